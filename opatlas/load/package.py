@@ -17,6 +17,10 @@ _LOADERS = {
 
 Nothing here is a pickle: a package must never choose what Python runs."""
 
+BUILT_FOR = "device.json"
+"""Beside a package for a device: which (:mod:`opatlas.load.torch.device_package`). Without it a package is
+a processor's."""
+
 
 def load_package(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
     """The kernel in the package; :class:`LoadError` where no framework here can load it."""

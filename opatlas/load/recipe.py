@@ -36,7 +36,12 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
     },
     ("torch", "mkl"): {"weights": ("packed",), "memory": ("mapped", "heap"), "threads": int},
     # What PyTorch's users reach for when eager is slow: measured against, published by no route.
-    ("torch", "compile"): {"mode": ("default", "max-autotune"), "threads": int},
+    ("torch", "compile"): {
+        "mode": ("default", "max-autotune"),
+        "device": ("cpu", "cuda"),
+        "tf32": (False, True),
+        "threads": int,
+    },
     ("cublaslt", "matmul"): {
         "device": ("cuda",),
         "algorithm": tuple(range(1, 33)),
@@ -117,9 +122,9 @@ def _canonical(document: Mapping[str, Any]) -> Operator:
 def _loader_of(recipe: Mapping[str, Any]) -> str:
     """The module whose ``open_kernel`` makes the call."""
     library = recipe["library"]
-    if recipe.get("device", "cpu") != "cpu":
-        return _ON_DEVICE[library]
-    return _OWN_LOADERS.get((library, recipe["call"]), _LOADERS[library])
+    if own := _OWN_LOADERS.get((library, recipe["call"])):
+        return own
+    return (_LOADERS if recipe.get("device", "cpu") == "cpu" else _ON_DEVICE)[library]
 
 
 def with_threads_of(parameters: Mapping[str, Any], made_for: int, threads: int) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def test_a_route_builds_and_computes(device_laboratory: Laboratory, name: str) -
     assert prove(device_laboratory, route) == ""
 
 
-@pytest.mark.parametrize("name", ["eager", "triton", "cuda"])
+@pytest.mark.parametrize("name", ["eager", "triton", "inductor", "cuda"])
 @pytest.mark.parametrize("setting", [Setting(graphs=True), Setting(cache="cold")], ids=["graphs", "cold"])
 def test_a_setting_of_the_devices_own(
     device_laboratory: Laboratory, tmp_path: Path, setting: Setting, name: str

@@ -50,6 +50,7 @@ def _bench(said: argparse.Namespace) -> int:
     from tuning.measure.laboratory import Laboratory
     from tuning.measure.timing.lock import DeviceTaken, take_device
     from tuning.routes import registry
+    from tuning.routes.compiler.inductor.baseline import TorchCompile
 
     try:
         gpu = gpu_named(said.device)
@@ -69,7 +70,10 @@ def _bench(said: argparse.Namespace) -> int:
         Laboratory(Path(home), target, device=watched(gpu)) as laboratory,
     ):
         laboratory.warm(tuple(route for route in routes if route.available(target)))
-        found = slices.bench(laboratory, routes, registry.default_candidate, wanted, said.state, said.seconds)
+        state, seconds = said.state, said.seconds
+        found = slices.bench(
+            laboratory, routes, registry.default_candidate, wanted, state, seconds, baseline=TorchCompile()
+        )
     print(json.dumps(found, indent=2))
     return 0
 

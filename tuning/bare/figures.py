@@ -14,10 +14,12 @@ REGRESSED_BELOW = 0.97
 
 def figures(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Of the latest line of each problem. What has no result counts as 1.0 in both means, and so does what
-    ``torch.compile`` has none for in the second."""
+    ``torch.compile`` has none for in the second: how many those are, and why, stands beside it, and where it
+    was measured for none there is no second mean."""
     latest = {line["problem"]: line for line in lines}
     found = [_of(line) for line in latest.values()]
     covered = [one for one in found if one]
+    measured = sum(map(_measured, found))
     again = [one["again"] for one in covered if one["again"] is not None]
     wins = Counter(one["route"] for one in covered)
     methods = Counter(one["method"] for one in covered)
@@ -26,8 +28,13 @@ def figures(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "problems": len(found),
         "uncovered": len(found) - len(covered),
         "geomean_vs_eager": _geomean([one["vs_eager"] if one else 1.0 for one in found]),
-        "geomean_vs_max_autotune": _geomean([one["vs_max_autotune"] or 1.0 if one else 1.0 for one in found]),
-        "max_autotune_measured": sum(one["vs_max_autotune"] is not None for one in covered),
+        "geomean_vs_max_autotune": _geomean([one["vs_max_autotune"] or 1.0 if one else 1.0 for one in found])
+        if measured
+        else None,
+        "max_autotune_measured": measured,
+        "max_autotune_uncovered": dict(
+            Counter(one["why_no_max_autotune"] if one else "no result" for one in found if not _measured(one))
+        ),
         "regressions": sum(ratio < REGRESSED_BELOW for ratio, _ in again),
         "held_on_retiming": sum(held for _, held in again) / len(again) if again else None,
         "wins_by_route": dict(wins.most_common()),
@@ -49,15 +56,14 @@ def _of(line: Mapping[str, Any]) -> dict[str, Any] | None:
     ]
     number = max(final, key=lambda n: entries[n]["evidence"]["ratio_to_default"])
     best = entries[number]
-    compiled = [
-        entries[n]["evidence"]["ratio_to_default"] for n in final if entries[n]["route"] == "inductor"
-    ]
+    against = line.get("max_autotune") or {"why_not": "measured before it was asked for"}
     ratio, median_us = best["evidence"]["ratio_to_default"], best["evidence"]["median_us"]
     return {
         "route": best["route"],
         "method": best["method"],
         "vs_eager": ratio,
-        "vs_max_autotune": ratio / max(compiled) if compiled else None,
+        "vs_max_autotune": ratio / against["ratio"] if "ratio" in against else None,
+        "why_no_max_autotune": against.get("why_not", ""),
         "again": _again(line.get("again"), best["evidence"]),
         "first_s": line["first_s"],
         "best_s": line["best_s"],
@@ -65,6 +71,10 @@ def _of(line: Mapping[str, Any]) -> dict[str, Any] | None:
         "tb_per_s": line["bytes_moved"] / median_us / 1e6,
         "of_the_roofline": line["floor_us"] / median_us,
     }
+
+
+def _measured(one: Mapping[str, Any] | None) -> bool:
+    return one is not None and one["vs_max_autotune"] is not None
 
 
 def _again(again: Mapping[str, Any] | None, published: Mapping[str, Any]) -> tuple[float, bool] | None:

@@ -15,7 +15,7 @@ from opatlas.identity import Operator, Setting, Target
 from opatlas.identity.cost import describe
 from tuning.bare.problems import Problem
 from tuning.measure.judging.roofline import floor_us
-from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory
+from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.routes.base import Budget, BuiltArtifact, Candidate, Route
 
@@ -23,6 +23,8 @@ FORMAT = "opatlas-measurements 1"
 MOST_CANDIDATES = 12
 CANDIDATES_S = 30.0
 MOST_FILE_BYTES = 1 << 20
+BASELINE_S = 120.0
+"""``torch.compile`` compiles in the process that is timed, and times templates meanwhile."""
 
 DefaultCandidate = Callable[[Operator, Target, Setting], tuple[Route, Candidate] | None]
 
@@ -42,6 +44,7 @@ def measure(
     default_candidate: DefaultCandidate,
     problem: Problem,
     setting: Setting,
+    baseline: Route | None = None,
 ) -> dict[str, Any]:
     """A line, whatever comes of it."""
     line: dict[str, Any] = {"format": FORMAT, "problem": problem.name, "setting": setting.to_json()}
@@ -60,7 +63,10 @@ def measure(
     if given is None:
         return {**line, "uncovered": "no default can run it"}
     with TemporaryDirectory(prefix="opatlas-bare-", dir=laboratory.home) as folder:
-        return {**line, **_Measured(laboratory, routes, given, operator, setting, Path(folder)).line()}
+        return {
+            **line,
+            **_Measured(laboratory, routes, given, operator, setting, Path(folder), baseline).line(),
+        }
 
 
 class _Measured:
@@ -72,7 +78,9 @@ class _Measured:
         operator: Operator,
         setting: Setting,
         folder: Path,
+        baseline: Route | None,
     ) -> None:
+        self.baseline = baseline
         self.laboratory, self.routes, self.default = laboratory, routes, default
         self.operator, self.setting, self.folder = operator, setting, folder
         self.began = time.monotonic()
@@ -91,12 +99,14 @@ class _Measured:
             entries = [BuiltEntry(route, candidate, built), *entrants]
             timed = [bench.default, *outcomes]
             again = self._again(bench, entries, timed)
-        best_s = time.monotonic() - self.began
+            best_s = time.monotonic() - self.began
+            against = self._against(bench)
         described = describe(self.operator)
         return {
             "default": {"route": route.name, "versions": dict(route.versions())},
             "entries": [_entry(one, outcome) for one, outcome in zip(entries, timed, strict=True)],
             "again": again,
+            "max_autotune": against,
             "refused": refused,
             "first_s": round(first_s, 3),
             "best_s": round(best_s, 3),
@@ -165,6 +175,27 @@ class _Measured:
             return {"entry": number, "status": outcome.status, "detail": outcome.detail}
         ratios = outcome.timing.ratios
         return {"entry": number, "status": outcome.status, **asdict(ratios)}
+
+    def _against(self, bench: Bench) -> dict[str, Any]:
+        """The ratio of what users have beside the default (``torch.compile``): it takes part in no race and
+        is published nowhere; why there is none, where there is none."""
+        if self.baseline is None:
+            return {"why_not": "nobody asked for it"}
+        route, target = self.baseline, self.laboratory.target
+        for answer in (route.available(target), route.supports(self.operator, self.setting)):
+            if not answer:
+                return {"why_not": str(getattr(answer, "reason", ""))}
+        budget = Budget(seconds=CANDIDATES_S, candidates=1)
+        candidate = next(iter(route.candidates(self.operator, target, self.setting, budget)), None)
+        if candidate is None:
+            return {"why_not": f"{route.name} has no candidate"}
+        built = self._build(route, candidate, "baseline")
+        if isinstance(built, Outcome):
+            return {"why_not": built.detail[:500]}
+        (outcome,) = bench.line_up([built], limits=Limits(run_s=BASELINE_S), sittings=1).outcomes
+        if not outcome.ok or outcome.timing is None:
+            return {"why_not": f"{outcome.status}: {outcome.detail}"[:500]}
+        return {"route": route.name, "label": candidate.label, **asdict(outcome.timing.ratios)}
 
 
 def winner(timed: Sequence[Outcome]) -> int:

@@ -52,6 +52,7 @@ def bench(
     state: Path,
     seconds: float = SLICE_S,
     say: Callable[[str], None] = print,
+    baseline: Route | None = None,
 ) -> dict[str, Any]:
     """Measure what has no line yet while there is time; the figures of all lines, written beside them."""
     lines, deadline = Lines(state, "measured"), time.monotonic() + seconds
@@ -61,7 +62,7 @@ def bench(
             continue
         if time.monotonic() + min(LONGEST_S, seconds / 2) > deadline:
             break
-        line = measure(laboratory, routes, default_candidate, problem, Setting())
+        line = measure(laboratory, routes, default_candidate, problem, Setting(), baseline)
         lines.append(line)
         done.add(problem.name)
         say(f"{problem.name}: {line.get('uncovered') or _winner_of(line)}")

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,7 +24,7 @@ from opatlas.load import Manifest
 from tuning.measure import procfs
 from tuning.measure.bench import Bench, Equipment, Limits
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
-from tuning.measure.device.watch import DeviceWatch
+from tuning.measure.device.watch import DeviceWatch, claim_bytes
 from tuning.measure.kept import KeptSetUps
 from tuning.measure.observing.device_code import looked_at
 from tuning.measure.observing.inspecting import EMPTY, Inspection, inspect
@@ -76,8 +76,11 @@ READS_CODE = "cpp"
 """The zygote whose children disassemble: it has the tools, imports next to nothing, and takes it that what
 lies there is hostile."""
 
-ON_DEVICE = ("cuda", "library")
+ON_DEVICE = ("cuda", "library", "inductor")
 """Zygotes whose children reach the laboratory's device, where it has one."""
+BUILDS_ON_DEVICE = ("inductor",)
+"""Those whose builds time something on it: they are alone on the machine, and may take longer."""
+DEVICE_BUILD_S = 180.0
 
 
 def zygote_of(manifest: Manifest) -> str:
@@ -149,7 +152,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
 
         Where the route builds in the worker itself (recipes), no child is started.
         """
-        with nullcontext() if route.builds_in_process else self.lock.building():
+        with nullcontext() if route.builds_in_process else self._building(route):
             return self._build(route, operator, setting, candidate, workdir, limits or Limits())
 
     def build_all(
@@ -174,10 +177,16 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         """Build as many at a time as there are cores, and give each with its number as soon as it is there.
         The caller holds the lock for builds, or hands this to who does.
 
-        One zygote builds one after the other; different zygotes build side by side.
+        One zygote builds one after the other; different zygotes build side by side. What times something on
+        the device while it is built comes first, alone.
         """
         queues: dict[str, list[int]] = {}
-        for number, (route, _, _) in enumerate(jobs):
+        for number, (route, candidate, folder) in enumerate(jobs):
+            if self._times_on_device(route):
+                with self.lock.alone_meanwhile():
+                    made = self._build(route, operator, setting, candidate, folder, limits or Limits())
+                yield number, made
+                continue
             queues.setdefault("" if route.builds_in_process else route.zygote, []).append(number)
         for name in queues:
             if name and not (zygote := self._zygote(name)).alive:
@@ -328,10 +337,23 @@ class Laboratory(AbstractContextManager["Laboratory"]):
                 "label": candidate.label,
             },
         }
-        built = build_in_child(self._zygote(route.zygote), request, workdir, limits.bounds, limits.build_s)
+        bounds, build_s = limits.bounds, limits.build_s
+        if self.device is not None and self._times_on_device(route):
+            if why_not := self.device.why_too_large(tensor_bytes(operator)):
+                return Outcome(Status.OUT_OF_MEMORY, why_not)
+            claim = claim_bytes(tensor_bytes(operator), self.device.total_bytes)
+            request["device_bytes"] = [claim, self.device.total_bytes]
+            bounds, build_s = replace(bounds, device_bytes=claim), max(build_s, DEVICE_BUILD_S)
+        built = build_in_child(self._zygote(route.zygote), request, workdir, bounds, build_s)
         if isinstance(built, Outcome):
             return built
         return with_provenance(built, route, candidate, self.target, self.tier.name)
+
+    def _times_on_device(self, route: Route) -> bool:
+        return self.device is not None and route.zygote in BUILDS_ON_DEVICE
+
+    def _building(self, route: Route) -> AbstractContextManager[None]:
+        return self.lock.measuring() if self._times_on_device(route) else self.lock.building()
 
     @cached_property
     def _equipment(self) -> Equipment:

@@ -7,6 +7,7 @@ from typing import Any
 
 from opatlas.load import Manifest
 from opatlas.load.cuda import allowance
+from opatlas.load.package import BUILT_FOR
 
 GUARD_BYTES = 1024
 """On both sides of every buffer on a device."""
@@ -93,6 +94,8 @@ def transfers(manifest: Mapping[str, Any]) -> OnHost:
     recipe = manifest.get("recipe") or {}
     if recipe.get("device") == "cuda":
         return OnDeviceInTorch() if recipe["library"] == "torch" else OnDevice()
+    if BUILT_FOR in manifest["files"]:
+        return OnDeviceInTorch()
     return OnDevice() if manifest["kind"] == "cuda-module" else OnHost()
 
 

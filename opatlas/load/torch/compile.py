@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays
 from opatlas.load.torch.graph import Unsupported, missing
 from opatlas.load.torch.module import OperatorModule, example_inputs
+from opatlas.load.torch.on_device import DeviceTorchBound, allow_tf32, bound_there, bring
 from opatlas.load.torch.ops.types import to_tensor
 from opatlas.load.torch.recipe import TorchBound, with_threads
 from opatlas.own_folder import own_folder
@@ -29,26 +30,37 @@ def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> CompiledKernel
     """The kernel of an allowed ``torch.compile`` recipe."""
     if reason := missing(operator):
         raise LoadError(reason)
-    return CompiledKernel(operator, recipe)
+    if recipe.get("device", "cpu") == "cpu":
+        return CompiledKernel(operator, recipe)
+    if not torch.cuda.is_available():
+        raise LoadError("needs a CUDA device, and PyTorch finds none here")
+    return DeviceCompiledKernel(operator, recipe, torch.device(recipe["device"]))
 
 
 class CompiledKernel:
     """Compiled in :meth:`prepare` (seconds, with the machine's C++ compiler), never in a run."""
 
-    def __init__(self, operator: Operator, recipe: Mapping[str, Any]) -> None:
-        self.operator, self.recipe = operator, recipe
+    def __init__(
+        self, operator: Operator, recipe: Mapping[str, Any], device: torch.device | None = None
+    ) -> None:
+        self.operator, self.recipe, self.device = operator, recipe, device
         self._compiled: Callable[..., tuple[torch.Tensor, ...]] | None = None
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
         check_arrays(self.operator, self.operator.constant_inputs, constants)
         known = {number: to_tensor(array).clone() for number, array in constants.items()}
+        if self.device is not None:
+            known = {number: tensor.to(self.device) for number, tensor in known.items()}
+            allow_tf32(bool(self.recipe.get("tf32")))
         _ready()
         torch.set_num_threads(int(self.recipe["threads"]))
         try:
-            module = OperatorModule(self.operator, known, known).eval()
+            with self.device or nullcontext():
+                module = OperatorModule(self.operator, known, known).eval()
             # Traced first, so that what is guarded in every call is what a user's plain module has.
-            examples = example_inputs(self.operator, self.operator.runtime_inputs)
-            traced = plain_module(module, tuple(examples.values()))
+            examples = example_inputs(self.operator, self.operator.runtime_inputs, self.device)
+            with self.device or nullcontext():
+                traced = plain_module(module, tuple(examples.values()))
             self._compiled = torch.compile(traced, mode=self.recipe["mode"])
             without_gradients(lambda: self._compiled(*examples.values()))()  # type: ignore[misc]
         except Unsupported as error:
@@ -56,21 +68,35 @@ class CompiledKernel:
         except Exception as error:  # the compiler's errors share no base but Exception
             raise LoadError(f"torch.compile fails: {first_line(error)}") from error
 
-    def bind(self, inputs: Mapping[int, np.ndarray]) -> TorchBound:
+    def bind(self, inputs: Mapping[int, Any]) -> TorchBound:
+        check_arrays(self.operator, self.operator.runtime_inputs, inputs)
+        tensors = {number: to_tensor(array) for number, array in inputs.items()}
+        run = self._run(tensors)
+        return TorchBound(self.operator, with_threads(int(self.recipe["threads"]), run), tensors)
+
+    def _run(self, tensors: Mapping[int, torch.Tensor]) -> Callable[[], Any]:
+        """A run on these inputs."""
         if self._compiled is None:
             if self.operator.constant_inputs:
                 raise LoadError("the operator has constant inputs: call prepare before bind")
             self.prepare({})
-        check_arrays(self.operator, self.operator.runtime_inputs, inputs)
-        tensors = {number: to_tensor(array) for number, array in inputs.items()}
         arguments = [tensors[number] for number in self.operator.runtime_inputs]
         compiled = self._compiled
         assert compiled is not None
-        run = without_gradients(lambda: list(compiled(*arguments)))
-        return TorchBound(self.operator, with_threads(int(self.recipe["threads"]), run), tensors)
+        return without_gradients(lambda: list(compiled(*arguments)))
 
     def close(self) -> None:
         self._compiled = None
+
+
+class DeviceCompiledKernel(CompiledKernel):
+    """The same on a device. Mode ``max-autotune`` captures its launches by itself."""
+
+    def bind(self, inputs: Mapping[int, Any]) -> DeviceTorchBound:
+        assert self.device is not None
+        brought = bring(self.operator, inputs, self.device)
+        run = self._run({number: one.tensor for number, one in brought.items()})
+        return bound_there(self.operator, self.device, {"tf32": self.recipe.get("tf32")}, run, brought)
 
 
 def without_gradients(call: Callable[[], Any]) -> Callable[[], Any]:

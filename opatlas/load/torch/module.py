@@ -53,10 +53,21 @@ class OperatorModule(torch.nn.Module):
         return tuple(_laid_out(tensor, value) for tensor, value in zip(outputs, self._layouts, strict=True))
 
 
-def example_inputs(operator: Operator, numbers: Sequence[int]) -> dict[int, torch.Tensor]:
-    """Tensors with the dtypes, shapes and strides of these inputs. Values are arbitrary: zeros in strided
-    gaps, else small numbers that are no special case of anything."""
-    return {number: _example(operator.inputs[number], number) for number in numbers}
+def example_inputs(
+    operator: Operator, numbers: Sequence[int], device: torch.device | None = None
+) -> dict[int, torch.Tensor]:
+    """Tensors with the dtypes, shapes and strides of these inputs, on the processor or a device. Values are
+    arbitrary: zeros in strided gaps, else small numbers that are no special case of anything."""
+    made = {number: _example(operator.inputs[number], number) for number in numbers}
+    if device is None:
+        return made
+    return {number: _brought(tensor, operator.inputs[number], device) for number, tensor in made.items()}
+
+
+def _brought(tensor: torch.Tensor, value: Value, device: torch.device) -> torch.Tensor:
+    """On the device with the very strides: ``Tensor.to`` closes gaps."""
+    there = torch.empty_strided(value.shape, element_strides(value), dtype=tensor.dtype, device=device)
+    return there.copy_(tensor)
 
 
 def _example(value: Value, seed: int) -> torch.Tensor:
@@ -75,4 +86,5 @@ def _laid_out(tensor: torch.Tensor, value: Value | None) -> torch.Tensor:
     pairs = zip(tensor.shape, tensor.stride(), value.strides, strict=True)
     if all(size == 1 or stride == want for size, stride, want in pairs):
         return tensor
-    return torch.empty_strided(value.shape, value.strides, dtype=tensor.dtype).copy_(tensor)
+    made = torch.empty_strided(value.shape, value.strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor)

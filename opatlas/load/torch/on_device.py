@@ -43,24 +43,41 @@ class DeviceTorchKernel(TorchKernel):
         """NumPy arrays are copied to the device, now and by :meth:`DeviceTorchBound.upload`; what lies there
         already is read where it is."""
         plan = self.plan()
-        numbers = self.operator.runtime_inputs
-        check_numbers(numbers, inputs)
         with torch.inference_mode():
-            brought = {number: self._brought(number, inputs[number]) for number in numbers}
+            brought = bring(self.operator, inputs, self.device)
             call = plan.bind({number: one.tensor for number, one in brought.items()})
-            if self.recipe.get("graphs"):
-                _allow_tf32(bool(self.recipe.get("tf32")))
-                call = captured(call, self.device)
-        return DeviceTorchBound(self, call, brought)
-
-    def _brought(self, number: int, given: Any) -> DeviceInput:
-        return DeviceInput(given, self.operator.inputs[number], f"input {number}", self.device)
+            return bound_there(self.operator, self.device, self.recipe, call, brought)
 
     def _constant(self, array: np.ndarray) -> torch.Tensor:
         return to_tensor(array).clone().to(self.device)
 
     def _where(self) -> AbstractContextManager[Any]:
         return self.device
+
+
+def bring(operator: Operator, inputs: Mapping[int, Any], device: torch.device) -> dict[int, DeviceInput]:
+    """The runtime inputs there. Raises :class:`LoadError` unless they are what the operator states."""
+    numbers = operator.runtime_inputs
+    check_numbers(numbers, inputs)
+    return {
+        number: DeviceInput(inputs[number], operator.inputs[number], f"input {number}", device)
+        for number in numbers
+    }
+
+
+def bound_there(
+    operator: Operator,
+    device: torch.device,
+    how: Mapping[str, Any],
+    call: Callable[[], list[Any]],
+    inputs: Mapping[int, DeviceInput],
+) -> DeviceTorchBound:
+    """``how`` says ``tf32`` and ``graphs``: with these the launches of ``call`` are captured now."""
+    tf32 = bool(how.get("tf32"))
+    if how.get("graphs"):
+        allow_tf32(tf32)
+        call = captured(call, device)
+    return DeviceTorchBound(operator, device, tf32, call, inputs)
 
 
 def captured(call: Callable[[], list[Any]], device: torch.device) -> Callable[[], list[Any]]:
@@ -120,16 +137,21 @@ class DeviceTorchBound(TorchBound):
     """A call launches and returns; :meth:`synchronize` waits. Copies are never part of a call."""
 
     def __init__(
-        self, kernel: DeviceTorchKernel, call: Callable[[], list[Any]], inputs: Mapping[int, DeviceInput]
+        self,
+        operator: Operator,
+        device: torch.device,
+        tf32: bool,
+        call: Callable[[], list[Any]],
+        inputs: Mapping[int, DeviceInput],
     ) -> None:
-        super().__init__(kernel.operator, call, {number: one.tensor for number, one in inputs.items()})
-        self._device = kernel.device
-        self._tf32 = bool(kernel.recipe.get("tf32"))
+        super().__init__(operator, call, {number: one.tensor for number, one in inputs.items()})
+        self._device = device
+        self._tf32 = tf32
         self._brought = inputs
         self._arrays: Sequence[np.ndarray] = ()
 
     def __call__(self) -> None:
-        _allow_tf32(self._tf32)
+        allow_tf32(self._tf32)
         try:
             super().__call__()
         except KernelFailed as error:
@@ -201,7 +223,7 @@ class DeviceTorchBound(TorchBound):
 _tf32_now = False
 
 
-def _allow_tf32(allowed: bool) -> None:
+def allow_tf32(allowed: bool) -> None:
     """Switches of the whole process, which runs kernels of several settings."""
     global _tf32_now
     if allowed != _tf32_now or torch.backends.cudnn.allow_tf32 != allowed:

@@ -26,6 +26,9 @@ from opatlas.identity.operator import Operator
 from opatlas.load.buffers import check_arrays
 from opatlas.load.files import MAX_FILE_BYTES, sealed_memory_file
 from opatlas.load.manifest import Manifest
+from opatlas.load.package import BUILT_FOR
+from opatlas.load.torch import device_package
+from opatlas.load.torch.device_package import BuiltFor, DevicePackageKernel
 from opatlas.load.torch.module import buffer_name
 from opatlas.load.torch.ops.types import to_tensor
 from opatlas.load.torch.recipe import TorchBound, with_threads
@@ -36,10 +39,12 @@ PACKED = "packed.json"
 _MODEL = "/data/aotinductor/model/"
 
 
-def open_kernel(manifest: Manifest, files: Mapping[str, bytes]) -> PackageKernel:
+def open_kernel(manifest: Manifest, files: Mapping[str, bytes]) -> PackageKernel | DevicePackageKernel:
     """The kernel in the manifest's one ``.pt2`` file; :class:`LoadError` for one that is broken."""
     operator = Operator.from_json(manifest.operator)
     [(name, content)] = [item for item in files.items() if item[0].endswith(".pt2")]
+    if BUILT_FOR in files:
+        return device_package.open_kernel(operator, content, BuiltFor.read(files[BUILT_FOR]))
     members = _read_archive(content, name)
     packed = read_packed(files[PACKED]) if PACKED in files else {}
     return PackageKernel(operator, _open_runner(members, name), int(manifest.setting["threads"]), packed)

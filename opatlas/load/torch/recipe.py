@@ -179,7 +179,7 @@ def _relayout(value: Value) -> Callable[[torch.Tensor], torch.Tensor]:
     shape, strides = value.shape, value.strides
 
     def fix(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
+        return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
     return fix
 

@@ -77,14 +77,19 @@ def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
     found = figures(
         [
             line("a", entry("triton", 9.0)),
-            line("a", entry("triton", 2.0, method="compiler"), entry("inductor", 1.6), again=again),
+            line("a", entry("triton", 2.0, method="compiler"), again=again, max_autotune={"ratio": 1.6}),
             line(
                 "b",
                 entry("cublaslt", 0.5),
                 entry("triton", 8.0, facts={}),
                 entry("cudnn", 4.0, status="noisy"),
             ),
-            line("c", entry("cublaslt", 4.0), again={"entry": 1, "ratio": 0.9}),
+            line(
+                "c",
+                entry("cublaslt", 4.0),
+                again={"entry": 1, "ratio": 0.9},
+                max_autotune={"why_not": "it does not compile"},
+            ),
             {"problem": "d", "uncovered": "no default can run it"},
         ]
     )
@@ -92,6 +97,10 @@ def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
     assert found["geomean_vs_eager"] == pytest.approx((2 * 1 * 4 * 1) ** (1 / 4))
     assert found["geomean_vs_max_autotune"] == pytest.approx((2 / 1.6) ** (1 / 4))
     assert found["max_autotune_measured"] == 1
+    why_not = {"it does not compile": 1, "measured before it was asked for": 1, "no result": 1}
+    assert found["max_autotune_uncovered"] == why_not
+    none = figures([line("a", entry("triton", 2.0))])
+    assert none["geomean_vs_max_autotune"] is None, "no 1.0 for what nobody measured"
     assert (found["regressions"], found["held_on_retiming"]) == (1, 0.5)
     assert found["wins_by_method"] == {"library": 2, "compiler": 1}
     assert found["most_tflops"] == pytest.approx(2e9 / 25e-6 / 1e12)

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 RELU = parse_operator({"op": "Relu", "inputs": [{"shape": [4, 700], "dtype": "float32"}]})
 TANH = parse_operator({"op": "Tanh", "inputs": [{"shape": [4, 700], "dtype": "float32"}]})
+COMPILED = SimulatedRoute("torch_compile", us=300, method="compiler")
 WANTED = [
     Problem("deepbench_gemm", "float32", 0, None, "deepbench: gemm has no rule yet"),
     Problem("kernelbench_level1", "float32", 0, TANH),
@@ -41,12 +42,13 @@ def test_what_a_slice_measures_goes_on_and_comes_home(
         laboratory.warm((SimulatedRoute(),))
         first = slices.bench(laboratory, ROUTES, default, WANTED[:2], state)
         assert (first["problems"], first["uncovered"], first["left"]) == (2, 2, 0)
-        assert first["geomean_vs_eager"] == 1.0
+        assert first["geomean_vs_eager"] == 1.0 and first["geomean_vs_max_autotune"] is None
         said: list[str] = []
-        found = slices.bench(laboratory, ROUTES, default, WANTED, state, say=said.append)
+        found = slices.bench(laboratory, ROUTES, default, WANTED, state, say=said.append, baseline=COMPILED)
         assert len(said) == 1 and said[0].startswith("kernelbench_level1/float32/1: triton")
     assert (found["problems"], found["uncovered"], found["left"]) == (3, 2, 0)
-    assert found["geomean_vs_max_autotune"] == 1.0 and found["max_autotune_measured"] == 0
+    assert found["max_autotune_measured"] == 1 and found["max_autotune_uncovered"] == {"no result": 2}
+    assert found["geomean_vs_max_autotune"] > 1, "150 us against 300"
     assert found["wins_by_route"] == {"triton": 1} and found["wins_by_method"] == {"compiler": 1}
     assert json.loads((state / "bench.json").read_text()) == found
     (line,) = [one for one in Lines(state, "measured") if "entries" in one]
@@ -70,7 +72,7 @@ def test_what_a_slice_measures_goes_on_and_comes_home(
     assert best.median_us == entry["evidence"]["median_us"]
     assert best.implementation.artifact.signature
     assert Best.objects.get(is_default=True).route == "eager"
-    assert not Implementation.objects.filter(route__in=("inductor", "xla")).exists()
+    assert not Implementation.objects.filter(route__in=("inductor", "xla", "torch_compile")).exists()
     count = Measurement.objects.count()
     broken = tmp_path / "broken.jsonl"
     entry["manifest"]["files"] = dict.fromkeys(entry["manifest"]["files"], "0" * 64)

@@ -54,6 +54,10 @@ def build(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -
 
     route = _route(request)
     workdir = _enter(request)
+    if "device_bytes" in request:
+        from tuning.measure.transfers import OnDeviceInTorch
+
+        OnDeviceInTorch().bound_memory(*request["device_bytes"])
     started = time.perf_counter()
     artifact = route.build(*_about(request), Candidate(**request["candidate"]), workdir)
     answer = {

@@ -48,6 +48,21 @@ class MachineLock:
         finally:
             fcntl.flock(self._floor, fcntl.LOCK_UN)
 
+    @contextmanager
+    def alone_meanwhile(self) -> Iterator[None]:
+        """For who is ``building``: alone on the machine for a while, then beside other builds again. What is
+        held is given back first: whoever waits to measure waits for it."""
+        fcntl.flock(self._floor, fcntl.LOCK_UN)
+        try:
+            with self.measuring():
+                yield
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._floor, fcntl.LOCK_SH)
+            finally:
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
+
     def close(self) -> None:
         os.close(self._gate)
         os.close(self._floor)

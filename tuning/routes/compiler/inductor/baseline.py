@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load.torch.graph import missing
-from tuning.routes.base import Answer, No, answer
+from tuning.routes.base import Answer, Budget, Candidate, Method, No, answer
 from tuning.routes.compiler.inductor.cxx import find_cxx
 from tuning.routes.library.recipes import Recipe, RecipeRoute
 
@@ -19,17 +20,27 @@ class TorchCompile(RecipeRoute):
     """
 
     name = "torch_compile"
-    method = "compiler"
+    method: Method = "compiler"
+    kinds: tuple[str, ...] = ("cpu", "cuda")
     distributions: tuple[str, ...] = ("torch",)
     preload: tuple[str, ...] = ("torch", "opatlas.load.torch.compile:warm")
 
     def available(self, target: Target) -> Answer:
         if find_cxx() is None:
             return No("torch.compile needs a C++ compiler: install g++ or clang++, or set CXX")
+        if target.kind == "cuda" and self.versions().get("torch", "").endswith("+cpu"):
+            return No(f"torch {self.versions()['torch']} is built without CUDA")
         return super().available(target)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         return answer(missing(operator))
+
+    def candidates(
+        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+    ) -> Iterator[Candidate]:
+        for candidate in super().candidates(operator, target, setting, budget):
+            more = {} if target.kind == "cpu" else {"device": target.kind, "tf32": setting.tf32}
+            yield replace(candidate, parameters={**candidate.parameters, **more})
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         call: Recipe = {"library": "torch", "call": "compile"}

@@ -34,6 +34,10 @@ _headers: Path | None = None
 def warm() -> None:
     """What a zygote does once: import everything; its folder is where its children share headers."""
     global _headers
+    if os.environ.get("CUDA_VISIBLE_DEVICES"):
+        import torch  # noqa: F401
+
+        return  # Inductor asks for the device when it is imported: whoever forks must not have
     import_inductor()
     _headers = Path.cwd() / "inductor-headers"
     _rehearse()

@@ -11,6 +11,7 @@ from opatlas.load.torch.graph import missing
 from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, KnownLimit, No, answer
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.inductor.cxx import find_cxx
+from tuning.routes.compiler.inductor.on_device import TUNED, toolkit
 from tuning.routes.library.shapes import constant
 
 NAME = "inductor"
@@ -24,15 +25,16 @@ would time them against ATen's while it compiles; here the contest does."""
 
 
 class InductorRoute(CompilerRoute):
-    """AOTInductor on CPUs; artifacts need exactly the PyTorch that made them."""
+    """AOTInductor on CPUs and GPUs; artifacts need exactly the PyTorch that made them."""
 
     name = zygote = NAME
+    kinds: tuple[str, ...] = ("cpu", "cuda")
     title = "Inductor"
     preload: tuple[str, ...] = ("tuning.routes.compiler.inductor.compile:warm",)
     limits = (
         KnownLimit(
-            "Inductor's code is C++ with OpenMP: the compiler that this project brings along (zig) has no "
-            "omp.h and calls another OpenMP runtime than PyTorch's.",
+            "Inductor's code for processors is C++ with OpenMP: the compiler that this project brings along "
+            "(zig) has no omp.h and calls another OpenMP runtime than PyTorch's.",
             lambda operator: missing(operator) is None,
             "on machines without g++ and clang++",
         ),
@@ -45,10 +47,19 @@ class InductorRoute(CompilerRoute):
     def available(self, target: Target) -> Answer:
         if not self.versions():
             return No("torch is not installed: pip install torch==2.13.0")
-        reason = self.foreign(target)
+        reason = self._not_on_gpus() if target.kind == "cuda" else self.foreign(target)
         if find_cxx() is None:
             reason = reason or "Inductor needs a C++ compiler: install g++ or clang++, or set CXX"
         return answer(reason, f"PyTorch {self.versions()['torch']}")
+
+    def _not_on_gpus(self) -> str | None:
+        if self.versions()["torch"].endswith("+cpu"):
+            return f"torch {self.versions()['torch']} is built without CUDA"
+        if not installed_version("triton"):
+            return "Inductor's code for GPUs is Triton's, which is not installed"
+        return (
+            None if toolkit() else "Inductor needs CUDA's headers: install the CUDA toolkit, or set CUDA_HOME"
+        )
 
     def missing(self, operator: Operator) -> str | None:
         return missing(operator)
@@ -59,15 +70,18 @@ class InductorRoute(CompilerRoute):
         if not self.supports(operator, setting):
             return
         made = [Candidate(NAME, {}, "ahead of time")]
-        if any(_has_template(operator, node) for node in operator.nodes):
+        if target.kind == "cuda":
+            made.insert(0, Candidate(NAME, {"options": dict(TUNED)}, "max-autotune"))
+        elif any(_has_template(operator, node) for node in operator.nodes):
             made.append(Candidate(NAME, {"options": TEMPLATES}, "C++ GEMM templates"))
         yield from made[: budget.candidates]
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
     ) -> BuiltArtifact:
-        from tuning.routes.compiler.inductor.compile import build_package
+        from tuning.routes.compiler.inductor import compile, on_device
 
+        build_package = (on_device if target.kind == "cuda" else compile).build_package
         with self.refusing(operator, "Inductor cannot compile it"):
             return build_package(operator, target, setting, candidate.parameters, workdir)
 
