@@ -85,7 +85,7 @@ def test_the_first_hit_is_told_and_later_ones_are_counted(world):
     gather()
     row = Notification.objects.get()
     assert row.count == 5
-    assert "served to job train 5 times by halide" in row.text
+    assert "served to job train 5 times by halide, 2.1 times the default (" in row.text
     assert NotificationDelivery.objects.count() == 1  # one mail, at the first
 
 
