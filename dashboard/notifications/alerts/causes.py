@@ -12,7 +12,7 @@ from django.db.models import Count, Min, Sum
 from django.urls import reverse
 from django.utils import timezone
 
-from catalog.models import EVERYBODY, SHARED, Best, BestChange, Grain, TrafficSlot
+from catalog.models import EVERYBODY, SHARED, BestChange, Grain, TrafficSlot
 from dashboard.billing import sudden
 from dashboard.billing.accounts import limit_micros
 from dashboard.billing.models import Account, Kind, LedgerDay
@@ -156,8 +156,7 @@ def regressed() -> Iterator[Cause]:
         if row.created_at >= since:
             changes.setdefault((row.operator_id, row.target_id, row.setting_id, row.scope), row)
     known = bests.ratios({row.before_id or 0 for row in changes.values()})
-    leading = Best.objects.filter(operator__in={key[0] for key in changes}, rank=0)
-    now = {(one.operator_id, one.target_id, one.setting_id, one.scope): one for one in leading}
+    now = bests.winners({key[0] for key in changes})
     for place, row in changes.items():
         best, before = now.get(place), known.get(row.before_id or 0)
         if best is None or not before or best.implementation_id == row.before_id:
@@ -169,6 +168,7 @@ def regressed() -> Iterator[Cause]:
             row.operator.summary,
             route=best.route,
             ratio=best.ratio_to_default,
+            default=best.measurement.default_route,
             before=row.before.route,
             ratio_before=before,
         )
@@ -176,6 +176,7 @@ def regressed() -> Iterator[Cause]:
             "operator": row.operator.key,
             "route": best.route,
             "ratio": best.ratio_to_default,
+            "default": best.measurement.default_route,
             "before": row.before.route,
             "ratio_before": before,
         }

@@ -207,14 +207,21 @@ def text_of(happening: str, facts: Mapping[str, Any], count: int = 1) -> str:
     if happening in ALERTING:
         return str(facts["said"])
     operator, ratio = facts["operator"], facts.get("ratio")
-    route = facts.get("route", "")
+    route, default = facts.get("route", ""), facts.get("default", "")
     if happening == Happening.HIT:
-        return wording.hit(operator, route=route, ratio=ratio, job=facts.get("job", ""), count=count)
+        return wording.hit(
+            operator, route=route, ratio=ratio, default=default, job=facts.get("job", ""), count=count
+        )
     if happening == Happening.BEST_CHANGED:
         if not route:
             return wording.nothing_left(operator)
         return wording.best_changed(
-            operator, route=route, ratio=ratio, before=facts.get("before", ""), gain=facts.get("gain")
+            operator,
+            route=route,
+            ratio=ratio,
+            default=default,
+            before=facts.get("before", ""),
+            gain=facts.get("gain"),
         )
     if happening == Happening.WITHDRAWN:
         return wording.withdrawn(
@@ -224,11 +231,19 @@ def text_of(happening: str, facts: Mapping[str, Any], count: int = 1) -> str:
             reason=facts.get("reason", ""),
             now=facts.get("now", ""),
             ratio=ratio,
+            default=default,
         )
     if "after_s" in facts:
-        return wording.first_result(operator, route=route, ratio=ratio, after_s=facts["after_s"])
+        return wording.first_result(
+            operator, route=route, ratio=ratio, default=default, after_s=facts["after_s"]
+        )
     return wording.explored(
-        operator, state=facts.get("state", "done"), route=route, ratio=ratio, reason=facts.get("reason", "")
+        operator,
+        state=facts.get("state", "done"),
+        route=route,
+        ratio=ratio,
+        default=default,
+        reason=facts.get("reason", ""),
     )
 
 

@@ -41,7 +41,8 @@ def best_changes(cursor: Cursor) -> Step:
         cursor.position = _beginning(BestChange.objects.all(), "created_at", Subscription.objects.all())
     rows = cursors.take(cursor, BestChange.objects.select_related("before", "after").defer(*_HEAVY), CHUNK)
     known = bests.ratios({pk for row in rows for pk in (row.before_id, row.after_id) if pk})
-    return [_change(row, known) for row in rows], len(rows) >= CHUNK
+    against = bests.defaults({row.after_id for row in rows if row.after_id})
+    return [_change(row, known, against) for row in rows], len(rows) >= CHUNK
 
 
 _HEAVY = tuple(
@@ -49,12 +50,13 @@ _HEAVY = tuple(
 )
 
 
-def _change(row: BestChange, known: dict[int, float]) -> Event:
+def _change(row: BestChange, known: dict[int, float], against: dict[int, str]) -> Event:
     ratio, before = known.get(row.after_id or 0), known.get(row.before_id or 0)
     facts = {
         "route": row.after.route if row.after else "",
         "before": row.before.route if row.before else "",
         "ratio": ratio,
+        "default": against.get(row.after_id or 0, ""),
         "gain": ratio / before if ratio and before else None,
     }
     key, method = f"change:{row.pk}", row.after.method if row.after else ""
@@ -85,7 +87,8 @@ def _grouped(rows: Sequence[Usage]) -> list[Event]:
     for row in rows:
         groups.setdefault((row.organisation_id, row.job_id, row.operator_id), []).append(row)
     last = {key: max(group, key=lambda row: row.served_at) for key, group in groups.items()}
-    places = bests.places_of({row.implementation_id for row in last.values() if row.implementation_id})
+    served = {row.implementation_id for row in last.values() if row.implementation_id}
+    places, against = bests.places_of(served), bests.defaults(served)
     events = []
     for (organisation, job, operator), group in groups.items():
         row = last[organisation, job, operator]
@@ -104,6 +107,7 @@ def _grouped(rows: Sequence[Usage]) -> list[Event]:
                 facts={
                     "route": row.route,
                     "ratio": row.default_us / row.median_us if row.median_us else None,
+                    "default": against.get(row.implementation_id or 0, ""),
                 },
                 count=len(group),
             )
@@ -173,11 +177,18 @@ def _explored(
     facts = {
         "exploration": row.pk,
         "route": best.route if best else "",
-        "ratio": best.ratio_to_default if best else None,
+        **_over_default(best),
         **more,
     }
     key = f"{what}:{row.pk}:{stamp(at)}"
     return Event(Happening.EXPLORED, key, at, *_place(row), method=best.method if best else "", facts=facts)
+
+
+def _over_default(best: Best | None) -> dict[str, Any]:
+    """How fast what serves is, and beside which route that was timed."""
+    if best is None:
+        return {"ratio": None}
+    return {"ratio": best.ratio_to_default, "default": best.measurement.default_route}
 
 
 def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
@@ -190,7 +201,7 @@ def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
             "failed": how == "failed",
             "reason": getattr(row, f"{how}_reason")[:200],
             "now": best.route if best else "",
-            "ratio": best.ratio_to_default if best else None,
+            **_over_default(best),
         }
         key = f"{how}:{row.pk}:{stamp(at)}"
         yield Event(Happening.WITHDRAWN, key, at, *_place(row), method=row.method, facts=facts)

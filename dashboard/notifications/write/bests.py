@@ -12,7 +12,8 @@ PlaceKey = tuple[int, int, int, str]
 
 def winners(operators: Collection[int]) -> dict[PlaceKey, Best]:
     """Who serves now, in every place of these operators."""
-    found = Best.objects.filter(operator_id__in=operators, rank=0)
+    rows = Best.objects.filter(operator_id__in=operators, rank=0)
+    found = rows.select_related("measurement").defer("measurement__samples_us")
     return {(one.operator_id, one.target_id, one.setting_id, one.scope): one for one in found}
 
 
@@ -22,6 +23,13 @@ def ratios(implementations: Collection[int]) -> dict[int, float]:
     known = dict(newest.values_list("implementation_id", "ratio_to_default"))
     seats = Best.objects.filter(implementation_id__in=implementations)
     return known | dict(seats.values_list("implementation_id", "ratio_to_default"))
+
+
+def defaults(implementations: Collection[int]) -> dict[int, str]:
+    """Implementation → the route that it was timed in turns with, by its newest evidence; of old evidence it
+    is not noted, and empty."""
+    rows = Measurement.objects.filter(implementation_id__in=implementations).order_by("created_at", "pk")
+    return dict(rows.values_list("implementation_id", "default_route"))
 
 
 def places_of(implementations: Collection[int]) -> dict[int, PlaceKey]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from catalog.default_names import default_name
+
 MOST_CHARACTERS = 160
 _NAME_CHARACTERS = 64
 _MINUTE_S, _HOUR_S = 60, 3600
@@ -33,13 +35,15 @@ def shortened(text: str, most: int) -> str:
     return whole.rstrip(" ,;:.") + "…"
 
 
-def over_default(ratio: float | None) -> str:
-    """``2.1 times the default``; ``as fast as the default``; ``0.8 times the default``."""
+def over_default(ratio: float | None, default: str) -> str:
+    """``2.1 times the default (PyTorch eager)``; ``as fast as the default (PyTorch eager)``.
+
+    ``default``: the route that it was timed in turns with; empty where none was noted.
+    """
     if ratio is None:
         return "not timed"
-    if 0.985 <= ratio <= 1.015:
-        return "as fast as the default"
-    return f"{number(ratio)} times the default"
+    times_it = "as fast as" if 0.985 <= ratio <= 1.015 else f"{number(ratio)} times"
+    return f"{times_it} the {default_name(default)}"
 
 
 def number(value: float) -> str:
@@ -65,17 +69,19 @@ def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
-def hit(operator: str, *, route: str, ratio: float | None, job: str, count: int = 1) -> str:
+def hit(operator: str, *, route: str, ratio: float | None, default: str, job: str, count: int = 1) -> str:
     """A hit was served, or so many of them."""
     to = f"job {shortened(plain(job), 40)}" if job else "a job without a name"
     often = f" {times(count)}" if count > 1 else ""
-    return _sentence(operator, f"served to {to}{often} by {route}, {over_default(ratio)}")
+    return _sentence(operator, f"served to {to}{often} by {route}, {over_default(ratio, default)}")
 
 
-def best_changed(operator: str, *, route: str, ratio: float | None, before: str, gain: float | None) -> str:
+def best_changed(
+    operator: str, *, route: str, ratio: float | None, default: str, before: str, gain: float | None
+) -> str:
     """Somebody else is the fastest. ``before``: the route it was; ``gain``: times faster than that."""
     if not before:
-        return _sentence(operator, f"{route} is its first implementation, {over_default(ratio)}")
+        return _sentence(operator, f"{route} is its first implementation, {over_default(ratio, default)}")
     if gain is None:
         ahead = ""
     elif gain >= 1.005:
@@ -84,7 +90,7 @@ def best_changed(operator: str, *, route: str, ratio: float | None, before: str,
         ahead = f", {_by(1 / gain)} slower than {_other(before, route)} was"
     else:
         ahead = f", as fast as {_other(before, route)}"
-    return _sentence(operator, f"{route} is now fastest, {over_default(ratio)}{ahead}")
+    return _sentence(operator, f"{route} is now fastest, {over_default(ratio, default)}{ahead}")
 
 
 def nothing_left(operator: str) -> str:
@@ -92,16 +98,18 @@ def nothing_left(operator: str) -> str:
     return _sentence(operator, "no implementation is left, it is explored again")
 
 
-def first_result(operator: str, *, route: str, ratio: float | None, after_s: float) -> str:
+def first_result(operator: str, *, route: str, ratio: float | None, default: str, after_s: float) -> str:
     """The first verified result of an exploration."""
-    what = f"{route}, {over_default(ratio)}" if route else "something to serve"
+    what = f"{route}, {over_default(ratio, default)}" if route else "something to serve"
     return _sentence(operator, f"first result after {duration(after_s)}: {what}")
 
 
-def explored(operator: str, *, state: str, route: str, ratio: float | None, reason: str = "") -> str:
+def explored(
+    operator: str, *, state: str, route: str, ratio: float | None, default: str, reason: str = ""
+) -> str:
     """An exploration ended: done, dead, unsupported or discarded."""
     if state == "done" and route:
-        return _sentence(operator, f"explored, {route} is fastest, {over_default(ratio)}")
+        return _sentence(operator, f"explored, {route} is fastest, {over_default(ratio, default)}")
     ended = {
         "done": "explored, and nothing verified came of it",
         "dead": "exploration failed",
@@ -111,10 +119,12 @@ def explored(operator: str, *, state: str, route: str, ratio: float | None, reas
     return _sentence(operator, f"{ended}: {reason}" if reason else ended)
 
 
-def withdrawn(operator: str, *, route: str, failed: bool, reason: str, now: str, ratio: float | None) -> str:
+def withdrawn(
+    operator: str, *, route: str, failed: bool, reason: str, now: str, ratio: float | None, default: str
+) -> str:
     """An implementation was revoked by somebody, or found to fail. ``now``: the route that serves instead."""
     what = f"{route} {'failed' if failed else 'was withdrawn'}"
-    instead = f"now {now}, {over_default(ratio)}" if now else "nothing is served now"
+    instead = f"now {now}, {over_default(ratio, default)}" if now else "nothing is served now"
     told = _sentence(operator, f"{what}, {instead}")
     because = plain(reason).rstrip(".")
     if because and len(told) + len(because) + 2 <= MOST_CHARACTERS:
@@ -158,10 +168,12 @@ def hits_falling(rate: float, usual: float, lookups: int) -> str:
     )
 
 
-def regressed(operator: str, *, route: str, ratio: float, before: str, ratio_before: float) -> str:
+def regressed(
+    operator: str, *, route: str, ratio: float, default: str, before: str, ratio_before: float
+) -> str:
     """What serves now is slower than what it replaced."""
-    was = f"{before} was {over_default(ratio_before)}"
-    return _sentence(operator, f"slower than before, {route} is {over_default(ratio)}, {was}")
+    was = f"{before} was {number(ratio_before)} times"
+    return _sentence(operator, f"slower than before, {route} is {over_default(ratio, default)}, {was}")
 
 
 def new_failure(reason: str, *, routes: Sequence[str]) -> str:

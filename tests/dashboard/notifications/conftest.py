@@ -74,9 +74,11 @@ class World:
 
     def implementation(self, route: str = "halide", ratio: float = 2.1, **more: Any) -> Implementation:
         method = {"eager": "library", "cpp": "manual"}.get(route, "compiler")
-        row, _ = self.factory._measured(
+        row, measured = self.factory._measured(
             more.pop("operator", self.operator), route, method, "as built", 210.0, ratio
         )
+        measured.default_route = "eager"
+        measured.save()
         if more:
             Implementation.objects.filter(pk=row.pk).update(**more)
             row.refresh_from_db()

@@ -33,7 +33,7 @@ def test_a_person_subscribes_is_told_and_reads_it(world, ours):
     gather()
     (row,) = ours.get("notifications/", show="unread").json()["results"]
     assert row["event"] == "best_changed"
-    assert row["text"].endswith("2.1 times the default.")
+    assert row["text"].endswith("2.1 times the default (PyTorch eager).")
     assert row["operator"] == world.operator.key
     read = ours.post(f"notifications/{row['id']}/read")
     assert read.json()["read_at"] is not None

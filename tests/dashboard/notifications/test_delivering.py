@@ -74,7 +74,8 @@ def test_a_mail_arrives_with_a_sentence_an_address_and_a_way_out(world, mailbox)
     (mail,) = mailbox.mails
     assert mailbox.recipients == [["ada@example.com"]]
     sentence = (
-        "MatMul 512 by 512, 512 by 512 float32: halide is its first implementation, 2.1 times the default."
+        "MatMul 512 by 512, 512 by 512 float32: halide is its first implementation, 2.1 times the default "
+        "(PyTorch eager)."
     )
     assert mail["Subject"].strip() == sentence
     text = mail.get_content()
@@ -185,7 +186,7 @@ def test_a_push_can_be_read_by_its_browser_alone_and_names_the_service(world, se
     ((path, headers, body),) = service.posted
     assert path == "/one"
     said = json.loads(browser.read(body))
-    assert said["body"].endswith("halide is its first implementation, 2.1 times the default.")
+    assert said["body"].endswith("halide is its first implementation, 2.1 times the default (PyTorch eager).")
     assert said["url"].startswith(f"/operators/{world.operator.key}/")
     assert b"halide" not in body
     with pytest.raises(Exception):  # noqa: B017 - http_ece wraps whatever its cipher raises
@@ -255,7 +256,7 @@ def test_a_webhook_goes_into_the_outbox_once_for_an_organisation(world):
     assert (sent.organisation, sent.event_type) == (world.home, "best.changed")
     assert sent.data["operator"] == world.operator.key
     assert sent.data["facts"]["ratio"] == 2.1
-    assert sent.data["text"].endswith("2.1 times the default.")
+    assert sent.data["text"].endswith("2.1 times the default (PyTorch eager).")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -273,7 +274,9 @@ def test_a_webhook_arrives_signed(world, configure):
     assert path == "/hook"
     said = Webhook(secret).verify(body, headers)
     assert said["type"] == "best.changed"
-    assert said["data"]["text"].endswith("halide is its first implementation, 2.1 times the default.")
+    assert said["data"]["text"].endswith(
+        "halide is its first implementation, 2.1 times the default (PyTorch eager)."
+    )
 
 
 def test_without_an_endpoint_a_webhook_fails_with_a_sentence(world):

@@ -46,6 +46,13 @@ def test_what_a_compiler_said_is_never_html(catalogue, pages: Client) -> None:
     assert "&lt;script&gt;alert" in page and '<details class="more"><summary>' in page
 
 
+def test_a_long_cause_stands_whole_on_its_page_though_its_trials_are_gone(catalogue, pages: Client) -> None:
+    group = FailureGroup.objects.get(status="crashed")
+    reason = "a long cause " * 14 + "with its end"
+    FailureGroup.objects.filter(pk=group.pk).update(reason=reason, first=None, latest=None)
+    assert f">{reason}</h1>" in pages.get(f"/failures/{group.pk}/").content.decode()
+
+
 def test_an_operator_has_a_group_tried_again_and_it_is_written_down(catalogue) -> None:
     group = FailureGroup.objects.get(status="timed_out")
     operator = member_client(default_organisation(), Role.OPERATOR, "ann")
