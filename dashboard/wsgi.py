@@ -19,7 +19,6 @@ from catalog.conf import MAX_BODY_BYTES  # noqa: E402
 from catalog.conf import conf as catalog_conf  # noqa: E402
 from catalog.versions import NewerDatabase, refuse_newer_database  # noqa: E402
 from dashboard.conf import conf  # noqa: E402
-from dashboard.operation import lanes  # noqa: E402
 from dashboard.operation.bodies import BoundedBodies  # noqa: E402
 
 _django = get_wsgi_application()
@@ -40,7 +39,6 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     return answer
 
 
-lanes.lead(application, _front.quickly)
 get_resolver().url_patterns  # noqa: B018 - imports every view, for which the first request would wait
 gc.freeze()
 gc.enable()

@@ -33,8 +33,6 @@ from bench.wire.serving import WITHOUT_LIMITS, kept_reply, serving
 
 ENGINES = ("sqlite", "postgres")
 PROCESSES = (1, 2)
-THREADS = 8
-"""Of what the service is held against, in each process."""
 OPERATORS, BATCH, BODIES = 200, 100, 10
 ROUNDS, ROUND_S, PACED_S = 3, 2, 4
 LOADED = 0.7
@@ -116,7 +114,7 @@ def measure_processes(seeded: Seeded, processes: int) -> dict[str, Any]:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="opatlas-wire-")))
         service = stack.enter_context(serving("dashboard.wsgi:application", seeded.environment, processes))
         reply = kept_reply(service + seeded.path_of(seeded.operators[0]), seeded.key, folder / "reply.json")
-        bare = stack.enter_context(serving("bench.wire.bare:application", reply, processes, THREADS))
+        bare = stack.enter_context(serving("bench.wire.bare:application", reply, processes))
         figures = measure_hits(seeded, service, bare)
         figures["publishing_s"] = measure_publishing(
             service + seeded.path_of(seeded.operators[0]), seeded.key, seeded.environment
@@ -137,9 +135,7 @@ def measure_not_remembered(seeded: Seeded, processes: int) -> dict[str, Any]:
             for remembered in ("0", ONE_KEY_BYTES)
         )
         reply = kept_reply(slow + seeded.path_of(seeded.operators[0]), seeded.key, Path(kept) / "reply.json")
-        drf = stack.enter_context(
-            serving("bench.wire.bare:drf", reply | {"BENCH_DRF": "1"}, processes, THREADS)
-        )
+        drf = stack.enter_context(serving("bench.wire.bare:drf", reply | {"BENCH_DRF": "1"}, processes))
         rps = {
             name: one.rps
             for name, one in in_turns(seeded, {"slow": slow, "cold": cold, "drf": drf}, 1).items()

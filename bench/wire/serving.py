@@ -22,15 +22,12 @@ WITHOUT_LIMITS = {f"OPATLAS_RATE_{name}": "1000000000/min" for name in ("LOOKUP"
 
 
 @contextmanager
-def serving(
-    application: str, environment: Mapping[str, str], processes: int = 1, threads: int = 1
-) -> Iterator[str]:
-    """The address of a web server of so many processes, each with so many threads for Python; the service
-    has its own behind one (``dashboard.operation.lanes``)."""
+def serving(application: str, environment: Mapping[str, str], processes: int = 1) -> Iterator[str]:
+    """The address of a web server of so many processes, eight threads each."""
     port = free_port()
     command = [
         *(sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1"),
-        *("--port", str(port), "--workers", str(processes), "--blocking-threads", str(threads), "--no-ws"),
+        *("--port", str(port), "--workers", str(processes), "--blocking-threads", "8", "--no-ws"),
         *("--log-level", "error", application),
     ]
     server = subprocess.Popen(

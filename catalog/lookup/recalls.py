@@ -72,7 +72,7 @@ class Recalls:
         self.keys: dict[int, int] = {}
         self.served_until: Mapping[int, datetime] = {}
         """Target's id → until when a worker serves it, as :class:`catalog.models.Target` has it."""
-        self._looked_at = self._failed_at = self._due_after = float("-inf")
+        self._looked_at = self._failed_at = float("-inf")
         self._newest: _RecallRow | None = None
         self._told: frozenset[int] = frozenset()
 
@@ -87,22 +87,6 @@ class Recalls:
             finally:
                 self._lock.release()
         return self.look if self._clock() - self._looked_at < STALE_S else None
-
-    def looked_at(self, look: int) -> float:
-        """When that was, for :meth:`are_fresh`; for ever ago, if there was another one since."""
-        at = self._looked_at  # set after the look's number: it may be too old, and never too new
-        return at if self.look == look else float("-inf")
-
-    def are_fresh(self, looked_at: float) -> bool:
-        """Whether a look of then is one to serve by, for who may not look. False once when another one is
-        due, so that this request is handed to somebody who looks, and others go on until then."""
-        age_s = self._clock() - looked_at
-        if age_s < FRESH_S:
-            return True
-        if age_s >= STALE_S or self._due_after != looked_at:
-            self._due_after = looked_at
-            return False
-        return True
 
     def _look_again(self) -> None:
         now = self._clock()

@@ -22,7 +22,7 @@ from catalog.errors import RequestError
 from catalog.people.addresses import address_in, sender_at
 
 AT_ONCE = 24
-"""Bodies that are read at a time; ``lanes.THREADS`` may be slow."""
+"""Bodies that are read at a time; the web server is started with 32 threads."""
 
 OF_ADDRESS = 4
 """… of one sender (:func:`sender_at`)."""

@@ -13,14 +13,13 @@ written, which is done for each.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.core.exceptions import SuspiciousOperation
 from django.db import DatabaseError, InterfaceError
@@ -60,10 +59,9 @@ _CHANGES_NOTHING = frozenset(
 )
 _ASKED = ("PATH_INFO", "QUERY_STRING")
 _OF_GUISES = (
-    *("REQUEST_METHOD", "wsgi.url_scheme", "HTTP_HOST"),
+    *("REQUEST_METHOD", "SCRIPT_NAME", "wsgi.url_scheme", "HTTP_HOST"),
     *("HTTP_ACCEPT", "CONTENT_TYPE", "HTTP_X_FORWARDED_PROTO"),
 )
-_SENT = _CHANGES_NOTHING | {*_OF_GUISES, *_ASKED}
 _OWN = frozenset({"content-length", requests.HEADER.lower()})  # of each answer anew
 _MOST_GUISES = 256
 _MOST_REMEMBERED_BODY = 32 << 10
@@ -83,14 +81,6 @@ class WarmReply:
     weight_bytes: int
 
 
-class _Stand(NamedTuple):
-    """On what replies depend, as it was seen in a look."""
-
-    look: int
-    looked_at: float  # of the looks' clock
-    standing: WarmStanding | None
-
-
 class Front:
     """Around Django's WSGI application. ``warm_bytes``: what it may remember."""
 
@@ -102,16 +92,13 @@ class Front:
         self._asks: Shelf[object, WarmAsk] = Shelf(warm_bytes // 8)
         self._guises: dict[tuple[Any, ...], Headers] = {}
         self._replies: Shelf[tuple[Any, ...], WarmReply] = Shelf(warm_bytes // 8)
-        self._stand = _Stand(0, -math.inf, None)
+        self._standing: WarmStanding | None = None
+        self._stands_at = 0  # of a look
         # The web server puts this process's variables beside the headers, and a header in place of one that
         # is named like it.
         headers = {name for name in os.environ if name.startswith("HTTP_")} - _CHANGES_NOTHING
-        own = ("SCRIPT_NAME", *sorted(headers - _SENT))
-        self._of_guises = (*_OF_GUISES, *own)
-        self._known = _SENT | {*own, *os.environ}
-        # Where a variable is named like what a request has, it stands for what a request has not.
-        self._is_quick = _SENT.isdisjoint(os.environ) and not os.environ.get("SCRIPT_NAME")
-        self._unsent = tuple(os.environ.get(name, "") for name in own)
+        self._of_guises = tuple(dict.fromkeys((*_OF_GUISES, *sorted(headers))))
+        self._known = _CHANGES_NOTHING | {*self._of_guises, *_ASKED, *os.environ}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         began = time.perf_counter()
@@ -123,29 +110,20 @@ class Front:
         get = environ.get
         guise = tuple(map(get, self._of_guises))
         text = _body(environ) if environ["REQUEST_METHOD"] == "POST" else get("QUERY_STRING", "")
-        request = (_shown(environ), address_in(environ), environ["PATH_INFO"], text, guise)
+        header, address = get("HTTP_AUTHORIZATION", ""), address_in(environ)
+        # No key lies in this memory: its digest does.
+        shown = hashlib.sha256(header.encode("utf-8", "surrogateescape")).digest()
+        request = (shown, address, environ["PATH_INFO"], text, guise)
         reply = self._reply(request, look) or self._made(request, look)
-        if reply is not None and _is_written_down(reply):
-            start_response("200 OK", _headers(environ, reply, began))
-            return [reply.body]
-        return self._taught(environ, start_response, request[0], guise, look)
-
-    def quickly(self, sent: Environ) -> tuple[list[tuple[str, str]], bytes] | None:
-        """Headers and body of a 200 to a GET that was answered lately, for the one thread that gives all
-        requests out (:mod:`dashboard.operation.lanes`): nothing is read, and nobody waited for. None: it is
-        to be asked for as ever. ``sent``: what of the environ is the request's own."""
-        began = time.perf_counter()
-        if not (self._is_quick and sent.keys() <= _SENT and sent["REQUEST_METHOD"] == "GET"):
-            return None
-        if sent.get("CONTENT_LENGTH"):
-            return None
-        get, stand = sent.get, self._stand
-        guise = (*map(get, _OF_GUISES), *self._unsent)
-        request = (_shown(sent), address_in(sent), sent["PATH_INFO"], get("QUERY_STRING", ""), guise)
-        reply = self._lasting(request, stand)
-        if reply is None or not self._recalls.are_fresh(stand.looked_at) or not _is_written_down(reply):
-            return None
-        return _headers(sent, reply, began), reply.body
+        if reply is not None and count_lookup(address, reply.whose.key_id):
+            try:
+                if reply.said:
+                    journal_said(reply.said)
+            except JournalError:  # nothing is served: Django says so
+                uncount_lookup(address, reply.whose.key_id)
+            else:
+                return _served(environ, start_response, reply, began)
+        return self._taught(environ, start_response, shown, guise, look)
 
     def _django(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         environ[ROWS] = self._rows
@@ -154,38 +132,35 @@ class Front:
 
     def _reply(self, request: tuple[Any, ...], look: int) -> WarmReply | None:
         """One that was made in this look, or is good for it too."""
-        if self._stand.look != look and not self._see(look):
+        if self._stands_at != look and not self._stand(look):
             return None
-        return self._lasting(request, self._stand)
-
-    def _lasting(self, request: tuple[Any, ...], stand: _Stand) -> WarmReply | None:
         reply = self._replies.get(request)
-        if reply is None or reply.look == stand.look:
+        if reply is None or reply.look == look:
             return reply
         # Not one that is equal: between the two it may have been another, and a reply was made in it.
-        if reply.standing is None or reply.standing is not stand.standing:
+        if reply.standing is None or reply.standing is not self._standing:
             return None
         if self._tickets.find(*request[:2]) is not reply.whose:
             return None
-        reply.look = stand.look
+        reply.look = look
         return reply
 
-    def _see(self, look: int) -> bool:
-        """On what replies depend, once in a look; False where that cannot be read."""
-        looked_at = self._recalls.looked_at(look)
+    def _stand(self, look: int) -> bool:
+        """See, once in a look, on what replies depend; False where that cannot be read."""
         try:
             standing = self.memory.standing()
         except (DatabaseError, InterfaceError):
             return False
-        before = self._stand.standing
-        self._stand = _Stand(look, looked_at, before if standing == before else standing)
+        if standing != self._standing:
+            self._standing = standing
+        self._stands_at = look
         return True
 
     def _made(self, request: tuple[Any, ...], look: int) -> WarmReply | None:
         """From what is remembered; None: Django is to be asked."""
         shown, address, path, text, guise = request
-        stood_in, _, standing = self._stand  # before all else is looked at
-        if standing is None or stood_in < look:
+        standing = self._standing  # before all else is looked at
+        if standing is None or self._stands_at < look:
             return None
         headers, whose = self._guises.get(guise), self._tickets.find(shown, address)
         if headers is None or whose is None:
@@ -278,27 +253,8 @@ def _parsed(key: str, text: bytes | str) -> ParsedLookup:
     return parse_best(key, given)
 
 
-def _shown(environ: Environ) -> bytes:
-    """No key lies in this memory: its digest does."""
-    header: str = environ.get("HTTP_AUTHORIZATION", "")
-    return hashlib.sha256(header.encode("utf-8", "surrogateescape")).digest()
-
-
-def _is_written_down(reply: WarmReply) -> bool:
-    """Counted by its rates, and in the journal; False: nothing is served by it, Django says why."""
-    if not count_lookup(reply.address, reply.whose.key_id):
-        return False
-    try:
-        if reply.said:
-            journal_said(reply.said)
-    except JournalError:
-        uncount_lookup(reply.address, reply.whose.key_id)
-        return False
-    return True
-
-
-def _headers(environ: Environ, reply: WarmReply, began: float) -> list[tuple[str, str]]:
-    """The answer's, and what every request leaves behind: its id, its figures, its log line."""
+def _served(environ: Environ, start_response: StartResponse, reply: WarmReply, began: float) -> list[bytes]:
+    """The answer on its way, with what every request leaves behind: its id, its figures, its log line."""
     number, method = requests.request_id_in(environ), environ["REQUEST_METHOD"]
     route = "operator-best" if method == "GET" else "lookup"
     took_s = time.perf_counter() - began
@@ -306,4 +262,5 @@ def _headers(environ: Environ, reply: WarmReply, began: float) -> list[tuple[str
     if requests.are_logged():
         whose = requests.whose_key(reply.whose.prefix, reply.whose.organisation_id)
         requests.log_line(method, environ["PATH_INFO"], route, 200, took_s, whose, number)
-    return [*reply.headers, (requests.HEADER, number)]
+    start_response("200 OK", [*reply.headers, (requests.HEADER, number)])
+    return [reply.body]

@@ -153,7 +153,7 @@ class Stack(AbstractContextManager["Stack"]):
         """``waits_on``: a pipe's descriptor, at whose end it begins to answer."""
         return self._start("web", [
             sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1",
-            "--port", str(self.port), "--workers", "1", "--blocking-threads", "1", "--no-ws",
+            "--port", str(self.port), "--workers", "1", "--blocking-threads", "32", "--no-ws",
             "--log-level", "error", "dashboard.wsgi:application",
         ], waits_on)  # fmt: skip
 

@@ -13,7 +13,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from dashboard.operation import bodies, lanes
+from dashboard.operation import bodies
 from dashboard.operation.bodies import BoundedBodies, Readers, SlowBodies
 from tests.databases import ROOT
 
@@ -81,8 +81,7 @@ def test_nobody_waits_for_those_that_are_known_to_be_slow(monkeypatch: pytest.Mo
 )
 def test_pages_have_threads_that_no_body_takes(path: str) -> None:
     [threads] = re.findall(r"--blocking-threads\W+(\d+)", (ROOT / path).read_text())
-    assert threads == "1", "it gives out what these do"
-    assert lanes.THREADS >= bodies.AT_ONCE + 8
+    assert int(threads) >= bodies.AT_ONCE + 8
 
 
 def test_a_network_of_ipv6_is_one_sender() -> None:

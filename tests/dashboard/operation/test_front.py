@@ -30,7 +30,7 @@ from dashboard.operation import front, limits
 from tests.catalog import making
 from tests.catalog.conftest import place_of, put, setting, target  # noqa: F401
 from tests.dashboard.billing.conftest import price  # noqa: F401
-from tests.dashboard.operation.wire import Wire, environ_of, sent_of
+from tests.dashboard.operation.wire import Wire
 
 # ruff: noqa: F811 - fixtures of other folders are imported by their names
 
@@ -749,65 +749,6 @@ class TestKeysAndLimits:
         assert best_of(65).warm, "no rule concerns it"
 
 
-class TestTheQuickLane:
-    """What the one thread that gives requests out answers itself."""
-
-    def test_the_third_time_and_as_django_says_it(self, wire, put, best_of):
-        put(64, "eager", 1.0)
-        answers = [best_of(64) for _ in range(3)]
-        assert [one.quick for one in answers] == [False, False, True]
-        assert answers[2].said == best_of(64, front=False).said
-        assert usages() == 4
-
-    def test_reads_nothing(self, wire, put, best_of, target, django_assert_num_queries):
-        put(64, "eager", 1.0)
-        for _ in range(2):
-            best_of(64)
-        path, query = f"/api/v1/operators/{making.relu(64).key}/best", f"target={target.key}"
-        sent = sent_of(environ_of(wire.key, "GET", path, query))
-        with django_assert_num_queries(0):
-            assert best_of(64).quick
-            wire.later(0.26)
-            assert wire.front.quickly(sent) is None, "it is time to look: another thread does"
-            assert best_of(64).quick, "and others need not wait for it"
-            wire.later(0.15)
-            assert wire.front.quickly(sent) is None, "nobody has looked for too long"
-
-    def test_bodies_are_left_to_others_since_they_may_be_on_their_way(self, wire, put, target):
-        put(64, "eager", 1.0)
-        assert not any(wire.post(lookup_of(target, 64)).quick for _ in range(4))
-
-    def test_a_new_best_with_the_next_look(self, wire, put, best_of):
-        put(64, "eager", 1.0)
-        for _ in range(3):
-            first = best_of(64)
-        put(64, "onednn", 2.0)
-        assert served(best_of(64)) == served(first)
-        wire.later()
-        assert served(best_of(64)) != served(first)
-
-    def test_a_revoked_key_from_the_next_look_on(self, wire, put, best_of):
-        put(64, "eager", 1.0)
-        assert [best_of(64).quick for _ in range(3)][2]
-        revoke_api_key(wire.key.split("_")[1])
-        wire.later()
-        assert best_of(64).status.startswith("401")
-
-    def test_a_rate_that_is_used_up_is_said_by_django(self, wire, put, best_of, configure):
-        put(64, "eager", 1.0)
-        configure(rate_lookup=parse_rate("4/min"))
-        answers = [best_of(64) for _ in range(6)]
-        assert [one.status[:3] for one in answers] == ["200"] * 4 + ["429"] * 2
-        assert answers[3].quick and usages() == 4
-
-    def test_where_a_variable_is_named_like_what_a_request_has(self, monkeypatch, make_key, put, target):
-        monkeypatch.setenv("HTTP_ACCEPT", "text/html")
-        wire = Wire(make_key("lookup"))
-        put(64, "eager", 1.0)
-        path = f"/api/v1/operators/{making.relu(64).key}/best"
-        assert not any(wire.get(path, f"target={target.key}").quick for _ in range(4))
-
-
 class TestVariants:
     """Whatever is unusual: as Django answers, by whoever."""
 
@@ -860,7 +801,7 @@ class TestVariants:
         path = {"+/": path + "/", "+\n": path + "\n", "//": "/" + path}.get(changes.get("PATH"), path)
         query = f"target={target.key}" + changes.get("QUERY", "")
         changes = {name: value for name, value in changes.items() if name not in ("PATH", "QUERY")}
-        for _ in range(3):  # whatever was learnt of the first, and made of it for the quick lane
+        for _ in range(2):  # whatever was learnt of the first
             front, django = (wire.get(path, query, front=front, **changes) for front in (True, False))
             assert front.said == django.said
 

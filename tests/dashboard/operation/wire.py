@@ -26,7 +26,6 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]  # by names in small letters
     body: bytes
     warm: bool  # Django was not asked
-    quick: bool  # nor anybody that may wait
 
     @property
     def said(self) -> tuple[str, Mapping[str, str], bytes]:
@@ -60,8 +59,6 @@ class Wire:
         return self.ask(environ_of(self.key, "POST", "/api/v1/lookup", body=body, **changes), front)
 
     def ask(self, environ: dict[str, Any], front: bool = True) -> Answer:
-        if front and (quickly := self.front.quickly(sent_of(environ))) is not None:
-            return Answer("200 OK", _told(quickly[0]), quickly[1], True, True)
         said: list[Any] = []
         before = self.asked_django
         with _connections_stay():
@@ -70,22 +67,13 @@ class Wire:
             if hasattr(parts, "close"):
                 parts.close()
         ((status, headers, *_),) = said
-        return Answer(status, _told(headers), body, front and self.asked_django == before, False)
+        assert len({name.lower() for name, _ in headers}) == len(headers)
+        told = {name.lower(): value for name, value in headers}
+        return Answer(status, told, body, front and self.asked_django == before)
 
     def _django(self, environ: Any, start_response: Any) -> Any:
         self.asked_django += 1
         return self._handler(environ, start_response)
-
-
-def _told(headers: list[tuple[str, str]]) -> dict[str, str]:
-    assert len({name.lower() for name, _ in headers}) == len(headers)
-    return {name.lower(): value for name, value in headers}
-
-
-def sent_of(environ: dict[str, Any]) -> dict[str, Any]:
-    """What granian has of a request itself, before it adds the process's variables and its own."""
-    own = {**os.environ, "SCRIPT_NAME": ""}
-    return {name: value for name, value in environ.items() if own.get(name) != value}
 
 
 @contextmanager
