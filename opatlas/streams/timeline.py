@@ -75,7 +75,8 @@ class Timeline:
     @property
     def took_us(self) -> float:
         """From its begin to the last end."""
-        return max((one.start_us + one.took_us for one in (*self.boxes, *self.waits)), default=0.0)
+        both: tuple[TimelineBox | TimelineWait, ...] = (*self.boxes, *self.waits)
+        return max((one.start_us + one.took_us for one in both), default=0.0)
 
     @property
     def row_waits(self) -> list[RowWait]:
@@ -158,7 +159,8 @@ def bounded(
     """A timeline that begins with its first box or wait; beyond the bounds the first are kept."""
     all_boxes = sorted(boxes, key=lambda one: one.start_us)
     all_waits = sorted(waits, key=lambda one: one.start_us)
-    begin_us = min((one.start_us for one in (*all_boxes[:1], *all_waits[:1])), default=0.0)
+    firsts = [one.start_us for one in all_boxes[:1]] + [one.start_us for one in all_waits[:1]]
+    begin_us = min(firsts, default=0.0)
     kept_boxes = tuple(_kept(one, begin_us) for one in all_boxes[:MOST_BOXES])
     kept_waits = tuple(_kept(one, begin_us) for one in all_waits[:MOST_BOXES])
     left_out = len(all_boxes) - len(kept_boxes) + len(all_waits) - len(kept_waits)
