@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class CudaDevice:
         bound = time.monotonic() + timeout_s
         while ends:
             for number, event in list(ends.items()):
-                if _driven(self, number, lambda event=event: self._driver.has_happened(event)):
+                if _driven(self, number, partial(self._driver.has_happened, event)):
                     del ends[number]
             if ends and time.monotonic() > bound:
                 self.is_lost = True
@@ -111,7 +112,7 @@ class CudaStream:
         """Between the host's and the device's memory, or within either; of the same bytes."""
         if target.nbytes != source.nbytes:
             raise StreamsFailed(f"A copy of {source.nbytes} bytes does not fit into {target.nbytes}.")
-        ends = (one.address if isinstance(one, OnDevice) else one for one in (target, source))
+        ends = _end(target), _end(source)
         _driven(self._device, self.number, lambda: self._driver.copy_in(self.handle, *ends, source.nbytes))
 
     def record(self) -> Any:
@@ -140,6 +141,10 @@ class CudaMark:
 def manner_of_transfer(target: Memory, source: Memory) -> Classified:
     """Whether who launches this copy goes on at once, as for any kernel."""
     return manner_of_copy(_kind(source), _kind(target))
+
+
+def _end(memory: Memory) -> int | np.ndarray:
+    return memory.address if isinstance(memory, OnDevice) else memory
 
 
 def _kind(memory: Memory) -> DeviceKind:
