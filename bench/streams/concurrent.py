@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from bench.conf import conf
 from bench.models.made_models import encoder, two_tower
 from opatlas.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
@@ -32,11 +33,16 @@ from opatlas.plan.streaming import node_streams
 from tuning.graph.samples import sample_model
 
 THREADS = 2
-CHOOSING_S, TIMING_S = 8.0, 25.0
-"""For what a session would do, and for the figures."""
+BUDGET_S = 200.0
+CHOOSING, TIMING = 1 / 25, 1 / 8
+"""Of it, for each model: what a session would do, and the figures. Loading and profiling come to it."""
 PLACE = ("t1:bench", "s1:bench")
 SLOWER = 0.02
 """So much slower than sequential, what is chosen must never be."""
+
+
+def budget_s() -> float:
+    return conf().budget_s or BUDGET_S
 
 
 def models_with_branches() -> dict[str, bytes]:
@@ -58,7 +64,7 @@ def measure_model(data: bytes, choosing_s: float = 0.0, timing_s: float = 0.0) -
     graph = ModelGraph(data)
     feed = random_inputs(graph, 0)
     build = partial(_built, graph)
-    chosen = choose(graph, {}, PLACE, build, feed, THREADS, choosing_s or CHOOSING_S)
+    chosen = choose(graph, {}, PLACE, build, feed, THREADS, choosing_s or CHOOSING * budget_s())
     in_streams = chosen.plan.stream_count > 1
     chosen.executor.close()
     placed = node_streams(graph, node_times(graph, feed, THREADS), THREADS)
@@ -71,7 +77,7 @@ def measure_model(data: bytes, choosing_s: float = 0.0, timing_s: float = 0.0) -
     if plan.stream_count == 1:
         sequential.close(), concurrent.close()
         return {"streams": 1, "chosen": 1, "right": not in_streams, "chosen_ratio": 1.0, "ratio": None}
-    found = line_up(runs, timing_s or TIMING_S)
+    found = line_up(runs, timing_s or TIMING * budget_s())
     failed = concurrent.in_one_stream or concurrent.fallen_back
     sequential.close(), concurrent.close()
     return _figures(found, plan.stream_count, in_streams) | {"failed": failed}
@@ -120,7 +126,9 @@ def measure_two_models(one: bytes, other: bytes, timing_s: float = 0.0) -> dict[
             for running, feed in zip(alone, feeds, strict=True):
                 running.run(feed)
 
-        found = line_up({"sequential": one_after_the_other, "concurrent": at_once}, timing_s or TIMING_S)
+        found = line_up(
+            {"sequential": one_after_the_other, "concurrent": at_once}, timing_s or TIMING * budget_s()
+        )
     for running in (*alone, *shared):
         running.close()
     waits = engines.timeline().row_waits

@@ -22,14 +22,14 @@ LOOK_S = 5e-5
 
 
 @dataclass(frozen=True, slots=True)
-class OnDevice:
+class DeviceBytes:
     """Bytes of the device's memory."""
 
     address: int
     nbytes: int
 
 
-Memory = OnDevice | np.ndarray
+Memory = DeviceBytes | np.ndarray
 
 
 class CudaDevice:
@@ -144,11 +144,11 @@ def manner_of_transfer(target: Memory, source: Memory) -> Classified:
 
 
 def _end(memory: Memory) -> int | np.ndarray:
-    return memory.address if isinstance(memory, OnDevice) else memory
+    return memory.address if isinstance(memory, DeviceBytes) else memory
 
 
 def _kind(memory: Memory) -> DeviceKind:
-    return CUDA if isinstance(memory, OnDevice) else CPU
+    return CUDA if isinstance(memory, DeviceBytes) else CPU
 
 
 def _driven(device: CudaDevice, number: int, ask: Callable[[], Any]) -> Any:

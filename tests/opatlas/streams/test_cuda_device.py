@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opatlas.streams import cuda_device
-from opatlas.streams.cuda_device import CudaDevice, OnDevice, manner_of_transfer
+from opatlas.streams.cuda_device import CudaDevice, DeviceBytes, manner_of_transfer
 from opatlas.streams.device import Marks, StreamsFailed, StreamsLost, StreamStalled, run_program
 from opatlas.streams.manners import Manner
 from opatlas.streams.ordering import Act, findings, program_of
@@ -57,7 +57,7 @@ def test_copies_between_devices_are_kernels_of_their_own_in_their_streams_order(
     driver = StreamingSimulation(1)
     device = CudaDevice(driver)
     x, y = np.array([-1.0, 2.0, -3.0], np.float32), np.zeros(3, np.float32)
-    a, b, c = (OnDevice(driver.allocate(x.nbytes), x.nbytes) for _ in range(3))
+    a, b, c = (DeviceBytes(driver.allocate(x.nbytes), x.nbytes) for _ in range(3))
     module = driver.load(json.dumps({"functions": {"f": "relu"}}).encode())
     arguments = [np.uint64(a.address), np.uint64(b.address), np.int32(3)]
     launch = driver.launcher(module, "f", (1,), (1,), 0, arguments)
@@ -72,7 +72,7 @@ def test_copies_between_devices_are_kernels_of_their_own_in_their_streams_order(
     manners = [manner_of_transfer(*ends).manner for ends in ((a, x), (c, b), (y, c), (y, x))]
     assert manners == [Manner.ASYNC, Manner.ASYNC, Manner.SYNC, Manner.SYNC]
     with pytest.raises(StreamsFailed, match="A copy of 12 bytes does not fit into 4"):
-        device.stream(0).copy(OnDevice(a.address, 4), x)
+        device.stream(0).copy(DeviceBytes(a.address, 4), x)
 
 
 def test_marks_are_of_the_devices_clock() -> None:
@@ -96,7 +96,7 @@ def test_an_event_that_never_comes_is_a_stall_and_the_device_is_lost() -> None:
 def test_an_illegal_address_is_told_with_its_stream_and_loses_the_device() -> None:
     driver = StreamingSimulation(1)
     device = CudaDevice(driver)
-    device.stream(4).copy(OnDevice(12345, 4), np.zeros(1, np.float32))
+    device.stream(4).copy(DeviceBytes(12345, 4), np.zeros(1, np.float32))
     with pytest.raises(StreamsLost, match=r"Stream 4 failed: .*ILLEGAL_ADDRESS"):
         device.synchronize(1.0)
     assert device.is_lost
