@@ -167,7 +167,7 @@ class _Several:
 
         from opatlas.plan.choosing import said_of
         from opatlas.plan.engines import Engines
-        from opatlas.several import SharingModel, run_alone_and_together
+        from opatlas.several import SharingModel, run_alone, run_together
 
         models = [
             SharingModel(
@@ -180,15 +180,15 @@ class _Several:
         try:
             with Progress(console=console(stderr=True), transient=True) as progress:
                 bars = {name: progress.add_task(name, total=self.seconds) for name in self.names}
-                found = run_alone_and_together(
-                    models,
-                    engines,
-                    self.seconds,
-                    lambda name, runs: progress.update(
-                        bars[name], completed=time.monotonic() - began, description=f"{name}: {runs} runs"
-                    ),
-                )
-            timeline = engines.timeline()
+
+                def told(name: str, runs: int) -> None:
+                    said = f"{name}: {runs} runs"
+                    progress.update(bars[name], completed=time.monotonic() - began, description=said)
+
+                found = run_alone(models, engines, self.seconds / 2, told)
+                since = time.monotonic()
+                run_together(models, engines, self.seconds / 2, found, told)
+            timeline = engines.timeline(since)
         finally:
             for one in sessions:
                 one.share(None)

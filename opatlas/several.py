@@ -92,21 +92,36 @@ def seconds_by_model(given: Sequence[str], names: Sequence[str], what: str) -> d
     return found
 
 
-def run_alone_and_together(
-    models: Sequence[SharingModel], engines: Engines, seconds: float, told: Told = lambda name, runs: None
+def _untold(name: str, runs: int) -> None:
+    """For who wants no progress."""
+
+
+def run_alone(
+    models: Sequence[SharingModel], engines: Engines, seconds: float, told: Told = _untold
 ) -> list[SharedRuns]:
-    """Each alone for its share of half the ``seconds``, then all at once for the other half, at least one
-    run of each. A model that fails stops; the others go on. Raises KeyboardInterrupt when interrupted, after
-    the runs that are under way."""
-    found = [SharedRuns(one.name) for one in models]
-    for model, made in zip(models, found, strict=True):
+    """Each alone on the engines for its share of the ``seconds``, at least one run; of which ``alone_us``
+    and, where it failed, ``error`` are known."""
+    found = []
+    for model in models:
         alone = SharedRuns(model.name)
-        _run(model, engines, seconds / 2 / len(models), alone, told, threading.Event(), math.inf)
-        made.alone_us, made.error = alone.median_us, alone.error
+        _run(model, engines, seconds / len(models), alone, told, threading.Event(), math.inf)
+        found.append(SharedRuns(model.name, alone.median_us, error=alone.error))
+    return found
+
+
+def run_together(
+    models: Sequence[SharingModel],
+    engines: Engines,
+    seconds: float,
+    found: Sequence[SharedRuns],
+    told: Told = _untold,
+) -> None:
+    """All at once for so many ``seconds``, at least one run of each, into ``found``. A model that fails
+    stops, or failed alone; the others go on. Ctrl-C ends it after the runs that are under way."""
     stop = threading.Event()
     threads = [
         threading.Thread(
-            target=_run, args=(model, engines, seconds / 2, made, told, stop, model.deadline_s), daemon=True
+            target=_run, args=(model, engines, seconds, made, told, stop, model.deadline_s), daemon=True
         )
         for model, made in zip(models, found, strict=True)
         if not made.error
@@ -120,7 +135,6 @@ def run_alone_and_together(
         stop.set()
         for thread in threads:
             thread.join()
-    return found
 
 
 def _run(

@@ -16,7 +16,7 @@ from opatlas.client import Client
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.plan.engines import Engines
 from opatlas.session import Session
-from opatlas.several import SharingModel, names_of, run_alone_and_together
+from opatlas.several import SharingModel, names_of, run_alone, run_together
 from tests.opatlas.plan.test_concurrent import FEED, wide
 
 
@@ -47,6 +47,8 @@ def test_two_models_have_a_row_each_and_a_timeline(command: Callable[..., str], 
     assert told["waits"] and all(one["count"] > 0 for one in told["waits"])
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {one["cat"] for one in events if one["ph"] == "X"} == {"a", "b"}
+    boxes = sum(one["ph"] == "X" for one in events)
+    assert boxes == min(2000, sum(one["runs"] for one in told["models"])), "of the runs at once, a step each"
     said = command("a.onnx", "a.onnx", "--seconds", 0.2, "--try-s", 0.1, "--engines", 1, "--threads", 1)
     assert "1 engines of 1 threads each" in said and "a-2" in said and "engine 0:" in said
 
@@ -113,7 +115,8 @@ def test_a_model_that_fails_stops_and_the_others_go_on(monkeypatch: pytest.Monke
 
         monkeypatch.setattr(bad, "run", fail)
         models = [SharingModel("good", good, FEED), SharingModel("bad", bad, FEED, deadline_s=9.0)]
-        fine, failed = run_alone_and_together(models, engines, 0.3)
+        fine, failed = found = run_alone(models, engines, 0.2)
+        run_together(models, engines, 0.2, found)
     assert failed.error == "out of luck" and failed.alone_us and not failed.took_us
     assert fine.error == "" and len(fine.took_us) >= 1 and fine.slowdown and math.isfinite(fine.slowdown)
     engines.close()
