@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,22 +17,23 @@ from opatlas.errors import CallerError, OpatlasError
 
 try:
     import typer
-    from rich.console import Console
     from rich.progress import Progress
-    from rich.table import Table
 except ImportError:  # what a job itself needs none of
     sys.exit("The command opatlas needs typer and rich: pip install 'opatlas[cli]'.")
 
+from opatlas.cli_run import run
+from opatlas.terminal import attribute, console, print_json, table, tell
+from opatlas.terminal import client as _client
+
 if TYPE_CHECKING:
-    from opatlas.client import Answer, Client
+    from opatlas.client import Answer
 
 app = typer.Typer(no_args_is_help=True, help="The fastest known implementation of every operator.")
 cache_app = typer.Typer(no_args_is_help=True, help="What this machine was told.")
 app.add_typer(cache_app, name="cache")
+app.command()(run)
 
 SHAPE = re.compile(r"(?P<shape>\d+(x\d+)*|scalar)(:(?P<dtype>\w+))?(?P<const>\*)?")
-MOST_ROWS = 20
-"""Of a table of steps, those that take longest."""
 BATCH = 256
 """Operators of one request in ``prefetch``."""
 
@@ -57,13 +57,13 @@ def target(as_json: AsJson = False) -> None:
     found = detect_target()
     told = {"target": found.to_json(), "key": found.key, "setting": default_setting(found).key}
     if as_json:
-        _print_json(told)
+        print_json(told)
         return
-    table = _table("", "")
+    shown = table("", "")
     for name, value in found.to_json().items():
-        table.add_row(name, ", ".join(value) if isinstance(value, list) else str(value))
-    table.add_row("key", found.key)
-    _console().print(table)
+        shown.add_row(name, ", ".join(value) if isinstance(value, list) else str(value))
+    shown.add_row("key", found.key)
+    console().print(shown)
 
 
 @app.command()
@@ -85,7 +85,7 @@ def lookup(
         named, given, attrs = _asked(operator, inputs, attr)
         answer = client.lookup(named, *given, wait_s=wait_s, wait_for=wait_for, **attrs)
     if as_json:
-        _print_json(answer.to_json() | {"source": answer.source})
+        print_json(answer.to_json() | {"source": answer.source})
     else:
         _print_answer(answer)
     if not answer:
@@ -101,17 +101,17 @@ def explain(
         named, given, attrs = _asked(operator, inputs, attr)
         told = client.explain(named, *given, **attrs)
     if as_json:
-        _print_json(told)
+        print_json(told)
         return
-    console = _console()
-    console.print(f"[bold]{told['state'].replace('_', ' ')}[/]  {told['sentence']}", highlight=False)
+    out = console()
+    out.print(f"[bold]{told['state'].replace('_', ' ')}[/]  {told['sentence']}", highlight=False)
     if told["nearest"]:
-        table = _table("nearest known", "µs", "× default", "differs in")
+        shown = table("nearest known", "µs", "× default", "differs in")
         for one in told["nearest"]:
             differs = [f"{row['field']}: {row['known']} (asked: {row['asked']})" for row in one["differs"]]
             numbers = f"{one['median_us']:.1f}", f"{one['ratio_to_default']:.2f}"
-            table.add_row(one["summary"], *numbers, "\n".join(differs))
-        console.print(table)
+            shown.add_row(one["summary"], *numbers, "\n".join(differs))
+        out.print(shown)
 
 
 @app.command()
@@ -129,12 +129,12 @@ def search(
     with _client() as client:
         told = client.search(" ".join(words), limit)
     if as_json:
-        _print_json(told)
+        print_json(told)
     elif told["results"]:
-        table = _table("operator", "key")
+        shown = table("operator", "key")
         for one in told["results"]:
-            table.add_row(one["summary"], one["key"])
-        _console().print(table)
+            shown.add_row(one["summary"], one["key"])
+        console().print(shown)
         if (more := told["count"] - len(told["results"])) > 0:
             print(f"{more} more: narrow the search, or --limit {min(200, told['count'])}.")
     else:
@@ -153,7 +153,7 @@ def prefetch(
     """Bring what is known of many operators into this machine's cache; the rest is explored."""
     operators = _operators(file)
     answers: list[Answer] = []
-    with _client() as client, Progress(console=_console(stderr=True), transient=True) as progress:
+    with _client() as client, Progress(console=console(stderr=True), transient=True) as progress:
         task = progress.add_task("Looking up", total=len(operators))
         for begin in range(0, len(operators), BATCH):
             batch = operators[begin : begin + BATCH]
@@ -163,69 +163,9 @@ def prefetch(
     hits = sum(map(bool, answers))
     told = {"operators": len(operators), "hits": hits, "misses": len(answers) - hits, "requests": requests}
     if as_json:
-        _print_json(told)
+        print_json(told)
     else:
         print(f"{hits} of {len(operators)} operators are known; {requests} requests.")
-
-
-@app.command()
-def run(
-    model: Annotated[Path, typer.Argument(help="An ONNX model.")],
-    inputs: Annotated[
-        Path | None, typer.Option(help="Inputs by name (.npz); random ones unless given.")
-    ] = None,
-    dim: Annotated[list[str] | None, typer.Option(help="A symbolic dimension's size: batch=1.")] = None,
-    threads: Annotated[int | None, typer.Option(help="All cores unless given.")] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Time it beside ONNX Runtime.")] = False,
-    try_s: Annotated[float, typer.Option(help="Seconds for trying plans, once for a model.")] = 5.0,
-    framework: Annotated[
-        list[str] | None,
-        typer.Option(help="Try it beside ONNX Runtime: openvino, pytorch, xla, torch.compile; or none."),
-    ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Ask the service for a plan, of the model in simpler form.")
-    ] = False,
-    offline: Offline = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run a model by what is fastest here, and say where its time goes."""
-    from opatlas.given_model import read_inputs
-    from opatlas.identity import Setting
-    from opatlas.plan.choosing import said_of
-    from opatlas.plan.plan import KERNEL_KINDS
-    from opatlas.session import Session, compared
-
-    if not model.exists():
-        raise CallerError(f"There is no file {model}.")
-    dims = {name: int(size) for name, size in map(_attribute, dim or ())}
-    setting = Setting(threads=threads) if threads is not None else None
-    frameworks = [one for one in framework if one != "none"] if framework else None
-    console = _console(stderr=True)
-    accepts = {"kinds": list(KERNEL_KINDS)} if plan else None
-    with _client(offline, setting=setting, accepts=accepts) as client:
-        with console.status("Looking operators up, trying frameworks and plans"):
-            session = Session(
-                model, client=client, dims=dims, try_s=try_s, frameworks=frameworks, plan=plan or None
-            )
-        with session:
-            feed = read_inputs(inputs) if inputs is not None else session.example()
-            session.run(None, feed)
-            with console.status("Timing"):
-                rows = session.breakdown(feed)
-                standings = compared(session, feed, try_s) if compare else session.standings
-    told = {
-        "nodes": len(session.graph.nodes),
-        "known": session.known,
-        "kernels": len(session.plan.kernels),
-        "steps": [asdict(row) for row in rows],
-        "standings": [asdict(one) for one in standings],
-        "runs_by": said_of(session.plan),
-        "refused": dict(session.refused),
-    }
-    if as_json:
-        _print_json(told)
-    else:
-        _print_run(told)
 
 
 @app.command()
@@ -241,7 +181,7 @@ def login(
     with RestClient(url, key, timeout_s=10.0) as rest:
         rest.call("GET", "/api/v1/signers/?limit=1")
     write_login(url, key)
-    _tell(as_json, {"config": str(config_path()), "url": url}, f"Written to {config_path()}.")
+    tell(as_json, {"config": str(config_path()), "url": url}, f"Written to {config_path()}.")
 
 
 @app.command()
@@ -268,12 +208,12 @@ def stats(as_json: AsJson = False) -> None:
     with _client(offline=True) as client:
         told: dict[str, Any] = {"folder": str(client.home)} | (client.store.counts() if client.store else {})
     if as_json:
-        _print_json(told)
+        print_json(told)
         return
-    table = _table("", "")
+    shown = table("", "")
     for name, value in told.items():
-        table.add_row(name, f"{value:,}" if isinstance(value, int) else value)
-    _console().print(table)
+        shown.add_row(name, f"{value:,}" if isinstance(value, int) else value)
+    console().print(shown)
 
 
 @cache_app.command()
@@ -282,7 +222,7 @@ def clear(as_json: AsJson = False) -> None:
     with _client(offline=True) as client:
         client.forget_everything()
     told = f"{client.home} is empty, but for what was revoked."
-    _tell(as_json, {"folder": str(client.home)}, told)
+    tell(as_json, {"folder": str(client.home)}, told)
 
 
 @cache_app.command()
@@ -297,11 +237,11 @@ def export(
     from opatlas.load.signing import new_key, public_bytes, read_key
 
     private = read_key(signing_key) if signing_key.exists() else new_key(signing_key)
-    with _client() as client, _console(stderr=True).status("Looking operators up, fetching artifacts"):
+    with _client() as client, console(stderr=True).status("Looking operators up, fetching artifacts"):
         made = export_snapshot(client, _operators(operators), to, private)
     count, public = len(made.answers), public_bytes(private).hex()
     told = {"snapshot": str(to), "operators": count, "public_key": public}
-    _tell(as_json, told, f"{to}: {count} operators; public key {public}.")
+    tell(as_json, told, f"{to}: {count} operators; public key {public}.")
 
 
 @cache_app.command("import")
@@ -319,12 +259,12 @@ def import_(
     answers = taken.answers.values()
     with (
         _client(offline=True, snapshot=taken) as client,
-        Progress(console=_console(stderr=True), transient=True) as progress,
+        Progress(console=console(stderr=True), transient=True) as progress,
     ):
         for answer in progress.track(answers, description="Checking artifacts"):
             client.load(answer).close()
     told = f"{len(answers)} operators: Client(snapshot=Snapshot.open({str(snapshot)!r}, …)) uses them."
-    _tell(as_json, {"snapshot": str(snapshot), "operators": len(answers)}, told)
+    tell(as_json, {"snapshot": str(snapshot), "operators": len(answers)}, told)
 
 
 def main() -> None:
@@ -342,12 +282,6 @@ def main() -> None:
 # ---- what is asked for, and how it is shown -------------------------------------------------------------
 
 
-def _client(offline: bool = False, **options: Any) -> Client:
-    from opatlas.client import Client
-
-    return Client(offline=offline, strict=not offline, timeout_s=30.0, **options)
-
-
 def _asked(
     operator: str, inputs: Sequence[str] | None, attributes: Sequence[str] | None
 ) -> tuple[Any, list[Any], dict[str, Any]]:
@@ -359,7 +293,7 @@ def _asked(
         if not path.exists():
             raise CallerError(f"There is no file {operator}.")
         return path.read_bytes() if path.suffix == ".onnx" else _json(path.read_text(), operator), [], {}
-    attrs = dict(_attribute(text) for text in attributes or ())
+    attrs = dict(attribute(text) for text in attributes or ())
     given, const = list[Any](), list[int]()
     for number, text in enumerate(inputs or ()):
         found = SHAPE.fullmatch(text)
@@ -375,16 +309,6 @@ def _asked(
     if not given:
         raise CallerError(f"Name the inputs of {operator}: opatlas lookup {operator} 64x256 …")
     return operator, given, {"const": const, **attrs}
-
-
-def _attribute(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise CallerError(f"An attribute looks like transB=1, not {text!r}.")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 def _operators(path: Path) -> list[Any]:
@@ -411,71 +335,27 @@ def _json(text: str, where: str) -> Any:
 
 
 def _print_answer(answer: Answer) -> None:
-    console = _console()
+    out = console()
     if answer.best is None:
-        console.print(f"[bold]empty[/]  {answer.reason or answer.state or answer.status}", highlight=False)
+        out.print(f"[bold]empty[/]  {answer.reason or answer.state or answer.status}", highlight=False)
         return
     best = answer.best
-    table = _table("", "")
+    shown = table("", "")
     gained = "the default itself" if answer.is_default else f"{best['ratio_to_default']:.2f}× the default"
-    table.add_row("best", f"{best['route']}: {best['label']} ({best['method']})")
-    table.add_row("time", f"{best['median_us']:.1f} µs; the default took {best['default_us']:.1f} µs")
-    table.add_row("gain", f"{gained} ({best['ratio_low']:.2f} to {best['ratio_high']:.2f})")
+    shown.add_row("best", f"{best['route']}: {best['label']} ({best['method']})")
+    shown.add_row("time", f"{best['median_us']:.1f} µs; the default took {best['default_us']:.1f} µs")
+    shown.add_row("gain", f"{gained} ({best['ratio_low']:.2f} to {best['ratio_high']:.2f})")
     if answer.from_neighbour is not None:
         there = f"{answer.from_neighbour['target'][:11]}… ({answer.differences})"
-        table.add_row("measured on", f"a neighbour, not on this target: {there}")
+        shown.add_row("measured on", f"a neighbour, not on this target: {there}")
     else:
         going_on = "" if answer.final else ": a faster one may be found any moment"
-        table.add_row("stage", answer.stage + going_on)
-    table.add_row("artifact", f"{best['kind']} {best['artifact'][:12]}…")
+        shown.add_row("stage", answer.stage + going_on)
+    shown.add_row("artifact", f"{best['kind']} {best['artifact'][:12]}…")
     if answer.why_trusted:
-        table.add_row("trusted", answer.why_trusted)
-    table.add_row("from", answer.source)
-    console.print(table)
-
-
-def _print_run(told: Mapping[str, Any]) -> None:
-    console = _console()
-    console.print(
-        f"{told['nodes']} nodes; kernels are known for {told['known']} operators, {told['kernels']} run."
-    )
-    console.print(f"It runs by {told['runs_by']}.")
-    table = _table("who", "µs a run", "predicted", "× ONNX Runtime")
-    for one in told["standings"]:
-        ratios = one["ratios"]
-        gain = f"{ratios['ratio']:.2f} ({ratios['low']:.2f} to {ratios['high']:.2f})"
-        predicted = f"{one['predicted_us']:,.0f}" if one["predicted_us"] is not None else ""
-        table.add_row(one["said"], f"{one['median_us']:,.0f}", predicted, gain)
-    if told["standings"]:
-        console.print(table)
-    for said, why in told["refused"].items():
-        console.print(f"{said} takes no part: {why}", soft_wrap=True)
-    table = _table("nodes", "by", "µs", "ONNX Runtime's µs")
-    for row in sorted(told["steps"], key=lambda row: -row["us"])[:MOST_ROWS]:
-        table.add_row(row["nodes"], row["by"], f"{row['us']:,.1f}", f"{row['onnxruntime_us']:,.1f}")
-    if (left := len(told["steps"]) - MOST_ROWS) > 0:
-        table.add_row(f"… {left} more", "", "", "")
-    console.print(table)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(show_header=any(columns), box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _console(stderr: bool = False) -> Console:
-    return Console(stderr=stderr, highlight=False)
-
-
-def _tell(as_json: bool, told: Mapping[str, Any], sentence: str) -> None:
-    """What was done: for scripts, or for people."""
-    _print_json(told) if as_json else print(sentence)
-
-
-def _print_json(document: Any) -> None:
-    print(json.dumps(document, indent=1, ensure_ascii=False))
+        shown.add_row("trusted", answer.why_trusted)
+    shown.add_row("from", answer.source)
+    out.print(shown)
 
 
 if __name__ == "__main__":

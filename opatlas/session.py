@@ -44,8 +44,9 @@ from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import DEFAULT, NodeChoice, whole
 from opatlas.plan.plan import KERNEL_KINDS, ByFramework, ByKernel, InvalidPlan, ModelPlan
-from opatlas.plan.profiling import PROFILED_RUNS, node_times
+from opatlas.plan.profiling import PROFILED_RUNS, node_times, timeline_of_whole
 from opatlas.plan.regions import LABELS, is_installed, open_session
+from opatlas.streams.timeline import Timeline
 
 log = logging.getLogger("opatlas")
 ASK_S = 240.0
@@ -232,6 +233,14 @@ class Session:
             )
             for at, step in enumerate(self.plan.steps)
         ]
+
+    def timeline(self, input_feed: Mapping[str, np.ndarray]) -> Timeline:
+        """One run as it was, by itself: streams as rows, kernels as boxes. Where ONNX Runtime runs the whole
+        model, by its own profile. Of engines, :meth:`opatlas.plan.engines.Engines.timeline` has it."""
+        by = self.plan.steps[0].by
+        if len(self.plan.steps) == 1 and by == DEFAULT:
+            return timeline_of_whole(self.graph, input_feed, self.threads)
+        return self._executor.timeline(input_feed)
 
     def _label(self, nodes: Sequence[int]) -> str:
         """What people read of some nodes: the first's name, and how many there are."""

@@ -49,7 +49,29 @@ def encoder(*, layers: int = 4, hidden: int = 256, heads: int = 4, length: int =
     """Blocks as BERT's over float32 ``[1, length, hidden]``: attention, then a network of four times the
     width with the exact GELU, each added to what it reads and normalised."""
     made = _Builder(seed)
-    x = "x"
+    x = _blocks(made, "x", layers, hidden, heads, length)
+    shape = [1, length, hidden]
+    return _model(made, "encoder", {"x": (TensorProto.FLOAT, shape)}, {x: (TensorProto.FLOAT, shape)})
+
+
+def two_tower(
+    *, layers: int = 2, hidden: int = 256, heads: int = 4, length: int = 128, seed: int = 0
+) -> bytes:
+    """Two encoders that need nothing of each other, of a query and of a document (float32 ``[1, length,
+    hidden]`` each), and how alike their means are."""
+    made = _Builder(seed)
+    shape = (TensorProto.FLOAT, [1, length, hidden])
+    means = [
+        made.add("ReduceMean", _blocks(made, name, layers, hidden, heads, length), axes=[1], keepdims=0)
+        for name in ("query", "document")
+    ]
+    alike = made.add("Mul", *means)
+    return _model(
+        made, "two_tower", {"query": shape, "document": shape}, {alike: (TensorProto.FLOAT, [1, hidden])}
+    )
+
+
+def _blocks(made: _Builder, x: str, layers: int, hidden: int, heads: int, length: int) -> str:
     for _ in range(layers):
         attended = _attention(made, x, hidden, heads, length)
         x = made.norm(made.add("Add", x, attended), hidden)
@@ -58,8 +80,7 @@ def encoder(*, layers: int = 4, hidden: int = 256, heads: int = 4, length: int =
         gate = made.add("Mul", wide, made.add("Add", erf, made.constant(1.0)))
         narrow = made.linear(made.add("Mul", gate, made.constant(0.5)), 4 * hidden, hidden)
         x = made.norm(made.add("Add", x, narrow), hidden)
-    shape = [1, length, hidden]
-    return _model(made, "encoder", {"x": (TensorProto.FLOAT, shape)}, {x: (TensorProto.FLOAT, shape)})
+    return x
 
 
 def _attention(made: _Builder, x: str, hidden: int, heads: int, length: int) -> str:

@@ -12,17 +12,28 @@ number of engines, in discrete events (:mod:`bench.streams.simulation`), over ``
   ``error_ms`` (median and 90th percentile of the difference) and ``ratio`` (all that was expected ÷ all that
   was waited).
 
-Nothing is timed, so it is the same on every machine.
+Nothing of that is timed, so it is the same on every machine.
+
+``concurrent``: models in streams against one step after the other (:mod:`bench.streams.concurrent`), which is
+timed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, median, quantiles
 from typing import Any
 
 from bench.record import BenchRecord
+from bench.streams.concurrent import (
+    counted,
+    measure_model,
+    measure_two_models,
+    models_with_branches,
+    two_models,
+)
 from bench.streams.simulation import OperatorWait, SimulatedRun, jain, progress, simulate, waited_by
 from bench.streams.workloads import TEN_TIMES, invented_models, recorded_models, simulated_runs
 from opatlas.placement.queues import POLICIES
@@ -52,7 +63,18 @@ class PlacedRuns:
 def main() -> None:
     record = BenchRecord("streams")
     placement = record.part("placement", measure_placement)
-    record.finish({"placement": placement})
+    figures = {
+        name: record.part(f"concurrent {name}", partial(measure_model, data))
+        for name, data in models_with_branches().items()
+    }
+    together = record.part("two models", partial(measure_two_models, *two_models()))
+    record.finish(
+        {
+            "placement": placement,
+            "concurrent": {"models": figures, "two_models": together, **counted(figures)},
+        },
+        ["concurrent"],
+    )
 
 
 def measure_placement() -> dict[str, Any]:

@@ -8,13 +8,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from opatlas.graph.normal import ModelGraph
 from opatlas.load.pool import enter_pool
-from opatlas.plan.plan import InvalidPlan
+from opatlas.plan.plan import InvalidPlan, PlanStep
 from opatlas.plan.program import GraphProgram
 from opatlas.streams.cpu_device import CpuDevice
-from opatlas.streams.device import StreamDevice, run_program
+from opatlas.streams.device import Marks, StreamDevice, run_program
 from opatlas.streams.hazards import Extent, StreamTask
-from opatlas.streams.ordering import findings, program_of
+from opatlas.streams.ordering import Act, findings, program_of
+from opatlas.streams.timeline import Timeline, TimelineBox, TimelineWait, bounded
 
 LEAST_TIMEOUT_S = 10.0
 PATIENCE = 50.0
@@ -30,21 +32,35 @@ class InStreams:
 
     def __init__(self, program: GraphProgram, device: StreamDevice) -> None:
         self.program, self.device = program, device
-        tasks = stream_tasks(program)
+        tasks = self._tasks = stream_tasks(program)
         self._ordered = program_of(tasks)
         if wrong := findings(tasks, self._ordered):
             raise InvalidPlan(f"The plan cannot run in streams: {wrong[0]}")
         self._timeout_s = 0.0
 
-    def run(self) -> None:
+    def run(self, marks: Marks | None = None) -> None:
         """All steps. Raises :class:`opatlas.streams.device.StreamsFailed` where a stream does; inputs are as
-        they were then, but on a device that is lost nothing of the program is anybody's any more."""
+        they were then, but on a device that is lost nothing of the program is anybody's any more. ``marks``:
+        filled for :meth:`timeline`, but by the first run, which has no streams yet."""
         if not self._timeout_s:
             start = time.perf_counter()
             self.program.run()
             self._timeout_s = max(LEAST_TIMEOUT_S, PATIENCE * (time.perf_counter() - start))
         else:
-            run_program(self.device, self._ordered, self.program.calls[0], self._timeout_s)
+            run_program(self.device, self._ordered, self.program.calls[0], self._timeout_s, marks)
+
+    def timeline(self, marks: Marks) -> Timeline:
+        """Of a run that has ended: its streams as rows, and what each waited for."""
+        streams = sorted(self._ordered.by_stream)
+        boxes, waits = [], []
+        for command, begin, end in marks:
+            row, said = streams.index(command.stream), self._tasks[command.number].said
+            start_us, took_us = 1e6 * begin.at_s, 1e6 * (end.at_s - begin.at_s)
+            if command.act is Act.LAUNCH:
+                boxes.append(TimelineBox(row, said, start_us, took_us))
+            else:
+                waits.append(TimelineWait(row, said, start_us, took_us))
+        return bounded([f"stream {stream}" for stream in streams], boxes, waits)
 
 
 def cpu_device(program: GraphProgram, threads: int) -> CpuDevice:
@@ -61,16 +77,20 @@ def stream_tasks(program: GraphProgram) -> list[StreamTask]:
         writes = [*_extents(program, step.outputs)]
         if (scratch := program.scratch.get(at)) is not None:
             writes.append(_extent(scratch))
-        label = program.graph.nodes[step.nodes[0]].proto.op_type
         tasks.append(
             StreamTask(
-                f"Step {at} ({label})",
+                step_said(program.graph, at, step),
                 step.stream,
                 tuple(_extents(program, sorted(program.reads(step)))),
                 tuple(writes),
             )
         )
     return tasks
+
+
+def step_said(graph: ModelGraph, at: int, step: PlanStep) -> str:
+    """What people call a step: its place in the plan, and its first node's type."""
+    return f"Step {at} ({graph.nodes[step.nodes[0]].proto.op_type})"
 
 
 def _extents(program: GraphProgram, numbers: Iterable[int]) -> Iterable[Extent]:

@@ -25,6 +25,7 @@ from opatlas.load.pool import enter_pool
 from opatlas.placement.queues import NoEngine, Placed, Placement
 from opatlas.placement.references import ReferenceTimes, is_time
 from opatlas.streams.device import Call, StreamStalled
+from opatlas.streams.timeline import Timeline, TimelineBox, TimelineWait, bounded
 
 log = logging.getLogger("opatlas")
 MOST_HEAD_START_S = 0.1
@@ -205,6 +206,22 @@ class Engines:
     def expected_waits(self) -> dict[str, float]:
         """By engine, the seconds that a step placed now would wait."""
         return self._machinery.expected_waits()
+
+    def timeline(self, since: float = -math.inf) -> Timeline:
+        """Of the latest steps that began after ``since`` by the engines' clock: engines as rows, and of each
+        step its wait beside the expected one. They are kept in any case, so asking costs no run anything."""
+        taken = [one for one in list(self.waits) if one.placed_at >= since]
+        rows = sorted({one.engine for one in taken}, key=lambda name: (len(name), name))
+        boxes, waits = [], []
+        for one in taken:
+            row, began_us = rows.index(one.engine), 1e6 * one.began_at
+            boxes.append(TimelineBox(row, one.said, began_us, 1e6 * (one.ended_at - one.began_at), one.model))
+            waits.append(
+                TimelineWait(
+                    row, one.said, 1e6 * one.placed_at, 1e6 * one.waited_s, 1e6 * one.expected_s, one.model
+                )
+            )
+        return bounded(rows, boxes, waits)
 
     def carry_out(self, share: EngineShare, steps: Sequence[EngineStep], deadline_s: float) -> None:
         """As :meth:`EngineShare.run` says."""

@@ -20,14 +20,15 @@ from opatlas.memory import lacking
 from opatlas.placement.queues import NoEngine
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
 from opatlas.plan.bodies import ALONE
-from opatlas.plan.concurrent import InStreams, cpu_device
+from opatlas.plan.concurrent import InStreams, cpu_device, step_said
 from opatlas.plan.direct import DirectRuns, expected_inputs, fits
 from opatlas.plan.engines import DeadlinePassed, EngineShare, EngineStalled, EngineStep
 from opatlas.plan.on_engines import OnEngines, engine_steps
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
 from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
 from opatlas.plan.regions import DEFAULT, ModelPart, OnnxRuntimeRegion, Region, open_region
-from opatlas.streams.device import StreamDevice, StreamsFailed
+from opatlas.streams.device import Marks, StreamDevice, StreamsFailed
+from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
 log = logging.getLogger("opatlas")
 
@@ -153,13 +154,15 @@ class Executor:
         inputs: Mapping[str, np.ndarray],
         share: EngineShare | None = None,
         deadline_s: float = math.inf,
+        marks: Marks | None = None,
     ) -> list[np.ndarray]:
         """The model's outputs, in its order. Raises :class:`opatlas.errors.CallerError` for inputs of another
         name, shape or type, :class:`ModelFailed` where the default fails as well.
 
         ``share``: of engines that other models have as well; it runs there, its steps one by one in turns
         with theirs, and raises :class:`opatlas.plan.engines.DeadlinePassed` where it cannot end within
-        ``deadline_s``. Where an engine never ends or none is left, it runs as without."""
+        ``deadline_s``. Where an engine never ends or none is left, it runs as without. ``marks``: filled
+        where it runs in streams (:meth:`timeline`)."""
         on = None if share is None else OnEngines(share, deadline_s)
         with self._alone:
             if (arrays := self._as_expected(inputs)) is None:
@@ -169,7 +172,7 @@ class Executor:
             self._drop_revoked()
             if self._program is not None:
                 try:
-                    if (program := self._ran(self._program, arrays, on)) is not None:
+                    if (program := self._ran(self._program, arrays, on, marks)) is not None:
                         return [copied(program.arrays[0][number]) for number in self.graph.outputs]
                 except (PartFailed, Misfit) as error:
                     self._prefer_whole(arrays, error)
@@ -182,7 +185,9 @@ class Executor:
                 self._prefer_whole(arrays, error)
                 return self._run_whole(self._whole, arrays)
 
-    def _ran(self, program: GraphProgram, arrays: Sequence[Any], on: OnEngines | None) -> GraphProgram | None:
+    def _ran(
+        self, program: GraphProgram, arrays: Sequence[Any], on: OnEngines | None, marks: Marks | None
+    ) -> GraphProgram | None:
         """The program that has run all steps over these inputs; None where the whole model has to."""
         self._take(program, arrays)
         if on is not None:
@@ -192,7 +197,7 @@ class Executor:
             program.run()
             return program
         try:
-            streams.run()
+            streams.run(marks)
             return program
         except StreamsFailed as error:
             reason = str(error)
@@ -250,6 +255,22 @@ class Executor:
                 self._program.run_step(number)
                 times.append(StepTime(step, (time.perf_counter_ns() - start) / 1e3))
             return times
+
+    def timeline(self, inputs: Mapping[str, np.ndarray]) -> Timeline:
+        """One run as it was: its streams as rows, or its steps one after the other."""
+        if self._streams is not None:
+            self.run(inputs)  # the first is one step after the other
+            marks: Marks = []
+            self.run(inputs, marks=marks)
+            if (streams := self._streams) is not None:
+                return streams.timeline(marks)
+        boxes, start_us = [], 0.0
+        for at, timed in enumerate(self.profile(inputs)):
+            whole = self._program is None
+            said = "the whole model" if whole else step_said(self.graph, at, timed.step)
+            boxes.append(TimelineBox(0, said, start_us, timed.us))
+            start_us += timed.us
+        return bounded(["one step after the other"], boxes)
 
     def close(self) -> None:
         """Let go of kernels and buffers; it cannot be run any more."""

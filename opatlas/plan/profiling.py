@@ -22,6 +22,7 @@ from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import whole
 from opatlas.plan.regions import open_session
+from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
 Feed = Mapping[str, np.ndarray]
 PROFILED_RUNS = 5
@@ -79,6 +80,25 @@ def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, floa
         if name.endswith(KERNEL_TIME) and (at := where(name.removesuffix(KERNEL_TIME))) is not None:
             found.setdefault(at if len(at) > 1 else at[0], []).append(float(event["dur"]))
     return {at: float(np.median(times)) for at, times in found.items()}
+
+
+def timeline_of_whole(graph: ModelGraph, feed: Feed, threads: int) -> Timeline:
+    """The last of a few runs by ONNX Runtime, by its own profile: what it fused is one box. Of a branch or
+    loop the node has all that its body takes."""
+    events = _events(graph, [feed] * PROFILED_RUNS, threads)
+    run = max((one for one in events if one.get("name") == "model_run"), key=lambda one: one["ts"])
+    where = _places(graph, _own_place)
+    boxes = []
+    for event in events:
+        name, start_us = event.get("name", ""), event.get("ts", 0)
+        if not name.endswith(KERNEL_TIME) or not run["ts"] <= start_us <= run["ts"] + run["dur"]:
+            continue
+        at = where(name.removesuffix(KERNEL_TIME))
+        if at is None or len(at) == 1:  # none: what ONNX Runtime put in, such as a reorder
+            said = event.get("args", {}).get("op_name", name)
+            said += f" (node {at[0]})" if at else ""
+            boxes.append(TimelineBox(0, said, float(start_us), float(event["dur"])))
+    return bounded(["ONNX Runtime"], boxes)
 
 
 def _events(graph: ModelGraph, feeds: Iterable[Feed], threads: int) -> list[dict[str, Any]]:

@@ -3,8 +3,10 @@ Python's lock, which compiled kernels and frameworks do."""
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -81,6 +83,15 @@ class CpuDevice:
         return self._inboxes[number]
 
 
+class HostMark:
+    """A moment of the host's own clock."""
+
+    at_s = math.nan
+
+    def take(self) -> None:
+        self.at_s = time.perf_counter()
+
+
 class CpuStream:
     """Keeps what is to be done until its device begins."""
 
@@ -103,6 +114,11 @@ class CpuStream:
     def wait(self, event: threading.Event) -> None:
         self._events.append(event)
         self.calls.append(event.wait)  # without a bound of its own: a run that fails sets all its events
+
+    def mark(self) -> HostMark:
+        mark = HostMark()
+        self.calls.append(mark.take)
+        return mark
 
     def taken(self) -> tuple[list[Call], list[threading.Event]]:
         """All of it, and the events that are in it; the stream is empty then."""

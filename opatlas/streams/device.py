@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from opatlas.errors import OpatlasError
-from opatlas.streams.ordering import Act, StreamProgram
+from opatlas.streams.ordering import Act, StreamCommand, StreamProgram
 
 Call = Callable[[], object]
 
@@ -23,6 +23,15 @@ class StreamStalled(StreamsFailed):
 
 class StreamsLost(StreamsFailed):
     """A device that takes no more work."""
+
+
+class StreamMark(Protocol):
+    """A moment in a stream, by its device's clock: all marks of a device tell the same one."""
+
+    @property
+    def at_s(self) -> float:
+        """Seconds; only after the run has ended."""
+        ...
 
 
 class Stream(Protocol):
@@ -40,6 +49,10 @@ class Stream(Protocol):
 
     def wait(self, event: Any) -> None:
         """What is launched here from now on begins after the event, which has been recorded by now."""
+        ...
+
+    def mark(self) -> StreamMark:
+        """The moment when all that was launched here before has ended."""
         ...
 
 
@@ -68,21 +81,33 @@ class StreamDevice(Protocol):
         ...
 
 
+Marks = list[tuple[StreamCommand, StreamMark, StreamMark]]
+"""Launches and waits of a run, each with the moments between which it was its stream's turn."""
+
+
 def run_program(
-    device: StreamDevice, program: StreamProgram, calls: Sequence[Call], timeout_s: float
+    device: StreamDevice,
+    program: StreamProgram,
+    calls: Sequence[Call],
+    timeout_s: float,
+    marks: Marks | None = None,
 ) -> None:
     """Hand a sound program (:func:`opatlas.streams.ordering.findings`) over and wait for its end. ``calls``:
-    by task. Raises :class:`StreamsFailed`."""
+    by task. ``marks``: a list that is filled, for a timeline. Raises :class:`StreamsFailed`."""
     events: dict[int, Any] = {}
     try:
         for command in program.commands:
             stream = device.stream(command.stream)
+            if command.act is Act.RECORD:
+                events[command.number] = stream.record()
+                continue
+            begin = None if marks is None else stream.mark()
             if command.act is Act.LAUNCH:
                 stream.launch(calls[command.number])
-            elif command.act is Act.RECORD:
-                events[command.number] = stream.record()
             else:
                 stream.wait(events[command.number])
+            if marks is not None and begin is not None:
+                marks.append((command, begin, stream.mark()))
         device.synchronize(timeout_s)
     except BaseException:  # Ctrl-C while it is handed over: half of a run must not be begun with the next
         device.forget()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bench import streams
-from bench.streams import workloads
+from bench.models.made_models import two_tower
+from bench.streams import concurrent, workloads
 from bench.streams.simulation import (
     SILENT_S,
     SimulatedOperator,
@@ -20,8 +21,10 @@ from bench.streams.simulation import (
     waited_by,
 )
 from bench.streams.workloads import invented_models, recorded_models, simulated_runs
+from opatlas.evidence import Ratios
 from opatlas.placement.queues import POLICIES, NoEngine
 from opatlas.placement.references import ReferenceTime
+from opatlas.plan.line_up import TimedInTurns
 
 
 def takes(seconds: float, said: float | None = None, kind: str = "conv") -> SimulatedOperator:
@@ -163,3 +166,70 @@ def test_the_bench_says_each_figure_of_each_policy(monkeypatch: pytest.MonkeyPat
             assert 0 < figures["mean_wait_ms"] < figures["p99_wait_ms"]
             assert 0 < figures["fairness"] <= 1 and 0 < figures["fairness_of_tenants"] <= 1
             assert figures["expected"]["error_ms"]["median"] >= 0
+
+
+def test_a_model_in_streams_is_timed_against_one_step_after_the_other() -> None:
+    """A tiny run: figures are there, and what they say is of one another."""
+    made = concurrent.measure_model(two_tower(layers=1, hidden=64, length=16), 0.05, 0.05)
+    assert made["streams"] == 2 and made["failed"] == ""
+    ratio, low, high = made["ratio"]
+    assert 0 < low <= ratio <= high
+    assert made["sequential_us"] > 0 and made["concurrent_us"] > 0
+    assert made["chosen_ratio"] in (1.0, ratio)
+
+
+def test_two_models_at_once_are_timed_against_one_after_the_other() -> None:
+    small = two_tower(layers=1, hidden=64, length=16)
+    made = concurrent.measure_two_models(small, small, 0.05)
+    assert 0 < made["ratio"][1] <= made["ratio"][0] <= made["ratio"][2]
+    assert made["waits_us"] and all(len(row) == 2 for row in made["waits_us"].values())
+
+
+def timed(ratio: float, low: float, high: float) -> dict[str, TimedInTurns]:
+    one = TimedInTurns("sequential", 100.0, Ratios(1.0, 1.0, 1.0))
+    return {"sequential": one, "concurrent": TimedInTurns("concurrent", 80.0, Ratios(ratio, low, high))}
+
+
+@pytest.mark.parametrize(
+    ("interval", "in_streams", "right"),
+    [
+        ((1.3, 1.2, 1.4), True, True),
+        ((1.3, 1.2, 1.4), False, False),
+        ((0.7, 0.6, 0.8), True, False),
+        ((0.7, 0.6, 0.8), False, True),
+        ((1.0, 0.9, 1.1), True, True),
+        ((1.0, 0.9, 1.1), False, True),
+    ],
+)
+def test_a_decision_is_wrong_where_the_other_is_faster_beyond_doubt(
+    interval: tuple[float, float, float], in_streams: bool, right: bool
+) -> None:
+    figures = concurrent._figures(timed(*interval), 2, in_streams)
+    assert figures["right"] is right
+    assert figures["chosen_ratio"] == (interval[0] if in_streams else 1.0)
+    told = concurrent.counted({"one": figures})
+    assert told["decisions_right"] == f"{int(right)} of 1"
+    assert told["never_slower"] is (not in_streams or interval[0] >= 0.98)
+
+
+def test_the_bench_is_resumed_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(streams, "measure_placement", dict)
+    monkeypatch.setattr(streams, "models_with_branches", lambda: {"a": b"a", "b": b"b"})
+    monkeypatch.setattr(streams, "two_models", lambda: (b"a", b"b"))
+    asked: list[bytes] = []
+
+    def measure(data: bytes) -> dict[str, Any]:
+        asked.append(data)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return {"right": True, "chosen_ratio": 1.0}
+
+    monkeypatch.setattr(streams, "measure_model", measure)
+    monkeypatch.setattr(streams, "measure_two_models", lambda *_: {"ratio": [1, 1, 1]})
+    with pytest.raises(KeyboardInterrupt):
+        streams.main()
+    streams.main()
+    assert asked == [b"a", b"b", b"b"], "a is kept from the run before"
+    told = json.loads((tmp_path / "var/bench/streams.json").read_text())
+    assert told["concurrent"]["decisions_right"] == "2 of 2"

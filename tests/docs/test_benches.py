@@ -32,7 +32,7 @@ SHORT: dict[str, dict[str, str]] = {
     "pages": FEW | {"OPATLAS_BENCH_EXPLORATIONS": "500", "OPATLAS_BENCH_ROUNDS": "1"},
     "sandbox": {"BUDGET_S": "20", "SITTINGS": "1"},
     "service": FEW | {"BUDGET_S": "40"},
-    "streams": {"OPATLAS_WORKLOADS": "nowhere"},
+    "streams": {"OPATLAS_WORKLOADS": "nowhere", "BUDGET_S": "4"},
     "trials": {"BUDGET_S": "20"},
     "wire": FEW | {"CATALOGUE": "1k"},
 }

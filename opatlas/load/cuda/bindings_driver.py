@@ -94,10 +94,48 @@ class BindingsDriver:
         return event
 
     def elapsed_us(self, first: Any, last: Any) -> float:
-        milliseconds = float(_ask(cuda.cuEventElapsedTime, first, last))
+        found = self.between_us(first, last)
         for event in (first, last):
-            _ask(cuda.cuEventDestroy, event)
-        return 1e3 * milliseconds
+            self.drop_event(event)
+        return found
+
+    def make_stream(self) -> Any:
+        return _ask(cuda.cuStreamCreate, int(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING))
+
+    def drop_stream(self, stream: Any) -> None:
+        _ask(cuda.cuStreamDestroy, stream)
+
+    def launch_in(self, stream: Any, launch: Callable[[], object]) -> None:
+        before, self._stream = self._stream, stream
+        try:
+            launch()
+        finally:
+            self._stream = before
+
+    def copy_in(self, stream: Any, target: int | np.ndarray, source: int | np.ndarray, nbytes: int) -> None:
+        # Under unified addressing the driver tells from the addresses which way it goes.
+        ends = (one if isinstance(one, int) else int(one.ctypes.data) for one in (target, source))
+        _ask(cuda.cuMemcpyAsync, *ends, nbytes, stream)
+
+    def record_in(self, stream: Any) -> Any:
+        event = _ask(cuda.cuEventCreate, 0)
+        _ask(cuda.cuEventRecord, event, stream)
+        return event
+
+    def wait_in(self, stream: Any, event: Any) -> None:
+        _ask(cuda.cuStreamWaitEvent, stream, event, 0)
+
+    def has_happened(self, event: Any) -> bool:
+        (error,) = cuda.cuEventQuery(event)
+        if error not in (_SUCCESS, cuda.CUresult.CUDA_ERROR_NOT_READY):
+            raise DeviceFailed(f"the device answers {error.name} to cuEventQuery")
+        return bool(error == _SUCCESS)
+
+    def between_us(self, first: Any, last: Any) -> float:
+        return 1e3 * float(_ask(cuda.cuEventElapsedTime, first, last))
+
+    def drop_event(self, event: Any) -> None:
+        _ask(cuda.cuEventDestroy, event)
 
     @property
     def has_graphs(self) -> bool:

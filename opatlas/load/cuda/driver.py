@@ -104,6 +104,44 @@ class CudaDriver(Protocol):
         ...
 
 
+class StreamingDriver(CudaDriver, Protocol):
+    """A driver that has streams of its own beside the one of :class:`CudaDriver`. A stream and an event are
+    whatever the driver calls so. Every method may raise :class:`DeviceFailed`."""
+
+    def make_stream(self) -> Any:
+        """One that waits for no other, the default one neither."""
+        ...
+
+    def drop_stream(self, stream: Any) -> None: ...
+
+    def launch_in(self, stream: Any, launch: Callable[[], object]) -> None:
+        """What ``launch`` launches goes into this stream."""
+        ...
+
+    def copy_in(self, stream: Any, target: int | np.ndarray, source: int | np.ndarray, nbytes: int) -> None:
+        """In the stream's order. An address is the device's, an array is host memory, C-contiguous, which
+        must stay until the copy has happened."""
+        ...
+
+    def record_in(self, stream: Any) -> Any:
+        """As :meth:`CudaDriver.record`, in this stream."""
+        ...
+
+    def wait_in(self, stream: Any, event: Any) -> None:
+        """What is launched into the stream from now on begins after the event."""
+        ...
+
+    def has_happened(self, event: Any) -> bool:
+        """Without waiting. Raises what went wrong before it."""
+        ...
+
+    def between_us(self, first: Any, last: Any) -> float:
+        """As :meth:`CudaDriver.elapsed_us`, and the events stay."""
+        ...
+
+    def drop_event(self, event: Any) -> None: ...
+
+
 DRIVERS = (
     ("pycuda", "opatlas.load.cuda.pycuda_driver", "PyCudaDriver"),
     ("cuda-bindings", "opatlas.load.cuda.bindings_driver", "BindingsDriver"),

@@ -153,7 +153,7 @@ def test_a_plan_in_streams_that_gives_other_values_takes_no_part(
     """The first run, one step after the other, is right; the one in streams is not."""
     from opatlas.plan.concurrent import InStreams
 
-    def wrong(self: InStreams) -> None:
+    def wrong(self: InStreams, marks: object = None) -> None:
         self.program.run()
         if self._timeout_s:
             [y] = self.program.graph.outputs

@@ -7,6 +7,7 @@ ends, an event that never comes, or by disappearing.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ class NullDevice:
             if self._records != self._faults.swallows:
                 todo.happened_at = stream.free_at
             self._records += 1
+        elif isinstance(todo, NullMark):
+            todo.at_s = stream.free_at
         elif isinstance(todo, Awaited):
             stream.free_at = max(stream.free_at, todo.event.happened_at or 0.0)
         else:
@@ -119,12 +122,19 @@ class Awaited:
     event: NullEvent
 
 
+@dataclass(eq=False)
+class NullMark:
+    """A moment by the device's own clock."""
+
+    at_s: float = math.nan
+
+
 class NullStream:
     """What is to be done, and when it has done what it did."""
 
     def __init__(self, number: int) -> None:
         self.number, self.free_at, self.hangs = number, 0.0, False
-        self.todo: deque[Call | NullEvent | Awaited] = deque()
+        self.todo: deque[Call | NullEvent | Awaited | NullMark] = deque()
 
     @property
     def can_go_on(self) -> bool:
@@ -144,3 +154,8 @@ class NullStream:
 
     def wait(self, event: NullEvent) -> None:
         self.todo.append(Awaited(event))
+
+    def mark(self) -> NullMark:
+        mark = NullMark()
+        self.todo.append(mark)
+        return mark
