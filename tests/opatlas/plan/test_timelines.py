@@ -56,7 +56,7 @@ def test_of_engines_each_step_has_its_wait_beside_the_expected_one() -> None:
     go_on = threading.Event()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(
-            engines.share("a").run, [EngineStep("holds", lambda: go_on.wait(LONG_S), reference_s=0.01)]
+            engines.share("a").run, [EngineStep("holds", lambda: go_on.wait(LONG_S), reference_s=1000.0)]
         )
         while not engines._machinery.engines["engine 0"].running:
             pass
@@ -70,7 +70,7 @@ def test_of_engines_each_step_has_its_wait_beside_the_expected_one() -> None:
     assert [(one.said, one.model) for one in made.boxes] == [("holds", "a"), ("waits", "b")]
     waited = next(one for one in made.waits if one.model == "b")
     assert waited.start_us + waited.took_us >= made.boxes[0].took_us
-    assert waited.expected_us is not None and 0 < waited.expected_us < 20_000
+    assert waited.expected_us is not None and 9e8 < waited.expected_us <= 1e9
     assert made.row_waits[0].count == 2
     assert not engines.timeline(since=engines.waits[-1].ended_at + 1).boxes
     engines.close()
