@@ -23,7 +23,8 @@ def test_it_refuses_targets_of_other_kinds(route: Route) -> None:
 
 
 def test_a_worker_has_the_routes_for_its_kind_of_target() -> None:
-    assert {route.name for route in routes_for("cuda")} == {"eager", "cublaslt", "cudnn", "triton", "cuda"}
+    on_cuda = {"eager", "cublaslt", "cudnn", "inductor", "triton", "cuda"}
+    assert {route.name for route in routes_for("cuda")} == on_cuda
     assert {route.name for route in routes_for("cpu")} == {route.name for route in ROUTES} - {
         "cublaslt",
         "cudnn",
