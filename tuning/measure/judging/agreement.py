@@ -9,8 +9,8 @@ import numpy as np
 from tuning.measure.judging.check import Reference
 
 CLOSE = 2.0**-10
-"""Of what is allowed, that two values in float64 may be apart where the operator's own type is narrower. An
-error of float64 is 2⁻²⁹ of one of float32; whoever computed in float32 is a tenth of the allowance off."""
+"""Of what is allowed, that two values in float64 may be apart: an error of float64 is 2⁻²⁹ of one of float32,
+and whoever computed in float32 is about a tenth of the allowance off."""
 ALIKE = 0.01
 """What two allowances may differ by, as a share: parts of the analysis are taken in float32, whose sums
 another implementation adds in another order."""
@@ -30,10 +30,8 @@ def _of_output(got: Reference, wanted: Reference) -> str:
     if wanted.allowed is None or got.allowed is None:
         off = ~_same(got.value, wanted.value)
         return _counted(off, "values are not the same")
-    # An operator of float64 has references no more exact than itself.
-    share = CLOSE if wanted.allowed.dtype == np.float32 else 1.0
     with np.errstate(all="ignore"):
-        far = ~(np.abs(got.value - wanted.value) <= share * wanted.allowed.astype(np.float64))
+        far = ~(np.abs(got.value - wanted.value) <= CLOSE * wanted.allowed.astype(np.float64))
         far &= ~_same(got.value, wanted.value)
         rooms = np.abs(got.allowed - wanted.allowed)
         other = ~(rooms <= ALIKE * wanted.allowed) & ~_same(got.allowed, wanted.allowed)

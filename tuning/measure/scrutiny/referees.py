@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from opatlas.identity import Operator
 from tuning.measure.device.watch import CONTEXT_BYTES, DeviceWatch
 from tuning.measure.judging.agreement import disagreement
 from tuning.measure.judging.check import Reference
@@ -32,6 +33,15 @@ ON_DEVICE = "torch64"
 Sets = Sequence[Mapping[int, Any]]
 """The places of their tensors in a memory file."""
 
+_ITS_OWN = frozenset({"float64", "complex128"})
+
+
+def _device_computes(operator: Operator) -> bool:
+    """Whether the device is worth its context, and computes them otherwise than the kernels that are judged:
+    what is of float64 itself would be judged by the very calls that the default makes there."""
+    values = (*operator.inputs, *operator.produced)
+    return is_heavy(operator) and not any(value.dtype in _ITS_OWN for value in values)
+
 
 class Referees:
     """Of one operator. ``method`` is the one that worked for it, and the only one from then on.
@@ -49,7 +59,7 @@ class Referees:
         self.why_not_there = ""
         self._methods = methods(specimen.operator, default_route)
         self._library = library
-        self._device = device if is_heavy(specimen.operator) else None
+        self._device = device if _device_computes(specimen.operator) else None
         self._believed = False
 
     def of(self, sets: Sequence[Mapping[int, np.ndarray]]) -> list[list[Reference]]:

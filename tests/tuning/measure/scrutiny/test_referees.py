@@ -151,11 +151,14 @@ def test_where_the_device_fails_the_host_computes(specimen: Specimen, watch: Dev
     assert len(found) == specimen.sets and library.asked[-1][0] == "host"
 
 
-@pytest.mark.parametrize("why", ["it is cheap", "it is in doubt", "it is full", "nobody knows its size"])
+@pytest.mark.parametrize("why", ["it is cheap", "it is of float64", "it is in doubt", "it is full", "nobody knows its size"])
 def test_the_host_computes_where_the_device_is_no_help(
     specimen: Specimen, watch: DeviceWatch, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device: DeviceWatch = watch
+    if why == "it is of float64":
+        specimen.close()
+        specimen = Specimen(matmul("float64"), Setting())
     if why == "it is cheap":
         monkeypatch.setattr(fresh_sets, "HEAVY_FLOPS", 1e9)
     if why == "it is in doubt":
