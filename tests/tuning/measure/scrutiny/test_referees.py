@@ -151,7 +151,9 @@ def test_where_the_device_fails_the_host_computes(specimen: Specimen, watch: Dev
     assert len(found) == specimen.sets and library.asked[-1][0] == "host"
 
 
-@pytest.mark.parametrize("why", ["it is cheap", "it is of float64", "it is in doubt", "it is full", "nobody knows its size"])
+@pytest.mark.parametrize(
+    "why", ["it is cheap", "it is of float64", "it is in doubt", "it is full", "nobody knows its size"]
+)
 def test_the_host_computes_where_the_device_is_no_help(
     specimen: Specimen, watch: DeviceWatch, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
