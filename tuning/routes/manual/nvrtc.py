@@ -31,7 +31,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 @dataclass(frozen=True)
 class DeviceCode:
     """A cubin for one architecture, with what there is to show of it. ``functions``: registers a thread,
-    bytes that it spills and keeps on the stack, and bytes of shared memory that a block has without asking."""
+    bytes that it spills and keeps on the stack, bytes of shared memory that a block has without asking."""
 
     cubin: bytes
     ptx: str
