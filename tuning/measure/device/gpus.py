@@ -15,7 +15,7 @@ from typing import Any
 
 from opatlas.identity.place.cuda import NoDevice
 from opatlas.identity.place.kinds import CUDA
-from tuning.measure.device.mig import Part, files_of, nvml, parts_of
+from tuning.measure.device.mig import GpuPart, files_of, nvml, parts_of
 
 ROOT = Path("/")
 _LISTED = Path("proc/driver/nvidia/gpus")
@@ -77,7 +77,7 @@ def devices(root: Path = ROOT, library: Any = None) -> list[Gpu]:
     return found
 
 
-def _reachable(gpu: Gpu, parts: Sequence[Part], root: Path) -> list[Gpu]:
+def _reachable(gpu: Gpu, parts: Sequence[GpuPart], root: Path) -> list[Gpu]:
     told = root / _CAPS
     folders = (*gpu.folders, *([told] if told.is_dir() else []))
     return [

@@ -20,7 +20,7 @@ _ON = 1
 
 
 @dataclass(frozen=True)
-class Part:
+class GpuPart:
     """``uuid`` begins with ``MIG-``; ``product`` names the GPU and the part's size; the numbers are those of
     its two instances."""
 
@@ -38,7 +38,7 @@ def nvml() -> Any:
         return None
 
 
-def parts_of(uuid: str, number: int, library: Any) -> list[Part] | None:
+def parts_of(uuid: str, number: int, library: Any) -> list[GpuPart] | None:
     """Of the GPU with this UUID (or number, where that is empty). None where it is not divided, or nobody can
     tell: an old driver and a GPU that cannot be divided refuse to be asked."""
     if library is None:
@@ -56,12 +56,12 @@ def parts_of(uuid: str, number: int, library: Any) -> list[Part] | None:
     return [part for part in found if part is not None]
 
 
-def _part(library: Any, whole: Any, index: int) -> Part | None:
+def _part(library: Any, whole: Any, index: int) -> GpuPart | None:
     try:
         handle = library.nvmlDeviceGetMigDeviceHandleByIndex(whole, index)
     except Exception:  # this many are not made
         return None
-    return Part(
+    return GpuPart(
         uuid=_text(library.nvmlDeviceGetUUID(handle)),
         product=_text(library.nvmlDeviceGetName(handle)),
         gpu_instance=int(library.nvmlDeviceGetGpuInstanceId(handle)),
@@ -69,7 +69,7 @@ def _part(library: Any, whole: Any, index: int) -> Part | None:
     )
 
 
-def files_of(part: Part, minor: int, root: Path) -> Sequence[Path] | None:
+def files_of(part: GpuPart, minor: int, root: Path) -> Sequence[Path] | None:
     """Its two files, on the GPU whose own file has this number; None where this machine was not given
     them."""
     instance = root / _CAPABILITIES / f"gpu{minor}" / "mig" / f"gi{part.gpu_instance}"
