@@ -38,7 +38,7 @@ class TuningConf:
     device: str = variable(
         "",
         "device",
-        "what a worker serves: `cuda:0` (by PCI bus) or a GPU's UUID",
+        "what a worker serves: `cuda:0` (by PCI bus), or the UUID of a GPU or of a part of one (MIG)",
         shown="the machine's processor",
     )
     workloads: Path = variable(

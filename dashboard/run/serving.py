@@ -18,7 +18,7 @@ from dashboard.conf import conf
 from dashboard.run.stack import Stack, StackError, port_is_free
 from dashboard.run.supervising import Supervisor
 from tuning.conf import conf as tuning_conf
-from tuning.measure.device.gpus import gpus
+from tuning.measure.device.gpus import devices
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -34,8 +34,8 @@ def main(arguments: Sequence[str]) -> None:
     _say(f"State in {catalog_conf().home}")
     try:
         # Who names a device wants a worker for that one.
-        devices = [] if tuning_conf().device else [gpu.name for gpu in gpus()]
-        with Stack(port=said.port, workers=said.workers, devices=devices, prepare=prepare) as stack:
+        served = [] if tuning_conf().device else [gpu.name for gpu in devices()]
+        with Stack(port=said.port, workers=said.workers, devices=served, prepare=prepare) as stack:
             _say(f"Opatlas is up after {time.monotonic() - started:.1f} s: {stack.url}")
             _say("The worker warms its compilers in the background. Ctrl-C stops everything.")
             Supervisor(stack, _say).run()

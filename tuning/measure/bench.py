@@ -128,7 +128,7 @@ class LiveBench(Bench):
         self._cold = setting.cache == "cold"
         self._right_on_all: set[Path] = set()  # folders of our own artifacts
         self._default_us: float | None = None  # once it is known
-        self._referees = Referees(specimen, default.manifest.route, equipment.library)
+        self._referees = Referees(specimen, default.manifest.route, equipment.library, equipment.device)
         self._fresh = FreshSets(specimen.operator, self._referees.of)
         self._strangers_ran = False
         super().__init__(Outcome(Status.UNSUPPORTED, "it is being set up"))
@@ -191,7 +191,7 @@ class LiveBench(Bench):
         if self._equipment.device is not None:
             self._equipment.device.default_ran("")
         self._subject = subject
-        subject.evidence.facts["reference"] = self._referees.method
+        subject.evidence.facts.update(self._referees.facts())
         return subject.outcome(Status.OK, timing=result.timings[0].as_default)
 
     def _compute_references(self) -> str:

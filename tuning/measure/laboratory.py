@@ -258,7 +258,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         """Load an artifact in its child and compare what it computes with the reference, untimed."""
         with self.lock.building(), closing(Specimen(operator, setting)) as specimen:
             zygote, bounds = self._zygote(zygote_of(artifact.manifest)), Limits()
-            referees = Referees(specimen, "", lambda: self._zygote("library"))
+            referees = Referees(specimen, "", lambda: self._zygote("library"), self.device)
             subject = Subject(zygote, specimen, artifact, bounds.bounds, bounds.run_s)
             try:
                 specimen.references = referees.judge(specimen.inputs.fd, specimen.request()["sets"])

@@ -63,6 +63,7 @@ def test_an_honest_kernel_is_timed_by_the_devices_clock(measure: Callable[..., O
     assert ratios.ratio == pytest.approx(DEFAULT_US / HONEST_US, rel=0.3)
     clocks = outcome.facts["clocks"]
     assert 0.5 * clocks["parent_us"] <= clocks["device_us"] <= clocks["parent_us"] + 30
+    assert outcome.facts["upload_us"] > 0, "inputs are brought outside of what is timed"
     assert clocks["device_us"] >= 2000, "a batch that is long against what asking for it takes"
 
 

@@ -1,6 +1,7 @@
 """NVIDIA GPUs of this machine: which there are, and what a process must see to reach one of them.
 
-Read from what the kernel's module tells of itself, so that nobody has to initialise CUDA for it.
+Read from what the kernel's module tells of itself, so that nobody has to initialise CUDA for it. Where a GPU
+is divided into parts (MIG), these are the devices, and it is none itself.
 """
 
 from __future__ import annotations
@@ -8,14 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from opatlas.identity.place.cuda import NoDevice
 from opatlas.identity.place.kinds import CUDA
+from tuning.measure.device.mig import GpuPart, files_of, nvml, parts_of
 
 ROOT = Path("/")
 _LISTED = Path("proc/driver/nvidia/gpus")
+_CAPS = Path("proc/driver/nvidia-caps")
 _SHARED_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 _DRIVER_FOLDERS = ("usr/local/nvidia/lib64", "usr/lib64", "usr/lib/wsl/lib")
 _DRIVER = "libcuda.so.1"
@@ -29,16 +33,17 @@ class Gpu:
 
     number: int  # among those that are here, by PCI bus
     minor: int  # of its device file
-    uuid: str  # "GPU-…"; empty where the driver does not tell it yet
+    uuid: str  # "GPU-…", a part's "MIG-…"; empty where the driver does not tell it yet
     bus: str
     product: str
     nodes: tuple[Path, ...]
     folders: tuple[Path, ...] = ()
+    is_part: bool = False
 
     @property
     def name(self) -> str:
-        """``cuda:0``."""
-        return f"{CUDA.name}:{self.number}"
+        """``cuda:0``; a part's UUID."""
+        return self.uuid if self.is_part else f"{CUDA.name}:{self.number}"
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -61,16 +66,47 @@ def gpus(root: Path = ROOT) -> list[Gpu]:
     return [Gpu(number=number, **one) for number, one in enumerate(here)]
 
 
-def gpu_named(name: str, root: Path = ROOT) -> Gpu:
-    """``cuda:0``, or a UUID. Raises :class:`NoDevice`, whose sentence says which there are."""
-    here = gpus(root)
-    if not _NAME.fullmatch(name) and not name.startswith("GPU-"):
-        example = f"{CUDA.name}:0, or its UUID (GPU-…)"
+def devices(root: Path = ROOT, library: Any = None) -> list[Gpu]:
+    """What a worker can serve: each GPU, or each part of one that is divided. ``library`` is the module
+    ``pynvml``, or what has its functions; without it none is known to be divided."""
+    library = library or nvml()
+    found: list[Gpu] = []
+    for gpu in gpus(root):
+        parts = parts_of(gpu.uuid, gpu.number, library)
+        found += [gpu] if parts is None else _reachable(gpu, parts, root)
+    return found
+
+
+def _reachable(gpu: Gpu, parts: Sequence[GpuPart], root: Path) -> list[Gpu]:
+    told = root / _CAPS
+    folders = (*gpu.folders, *([told] if told.is_dir() else []))
+    return [
+        replace(
+            gpu,
+            uuid=part.uuid,
+            product=part.product,
+            nodes=(*gpu.nodes, *files),
+            folders=folders,
+            is_part=True,
+        )
+        for part in parts
+        if (files := files_of(part, gpu.minor, root)) is not None
+    ]
+
+
+def gpu_named(name: str, root: Path = ROOT, library: Any = None) -> Gpu:
+    """``cuda:0``, or a UUID; a part is named by its UUID alone. Raises :class:`NoDevice`, whose sentence says
+    which there are."""
+    if not _NAME.fullmatch(name) and not name.startswith(("GPU-", "MIG-")):
+        example = f"{CUDA.name}:0, its UUID (GPU-…), or that of a part of it (MIG-…)"
         raise NoDevice(f"OPATLAS_DEVICE is a device such as {example}, not '{name[:80]}'.")
+    here = devices(root, library)
     for gpu in here:
         if name in (gpu.name, gpu.uuid):
             return gpu
     known = ", ".join(f"{gpu.name} ({gpu.product or gpu.uuid or 'not told what'})" for gpu in here)
+    if any(name in (gpu.name, gpu.uuid) for gpu in gpus(root)):
+        raise NoDevice(f"{name} is divided into parts (MIG), and is none itself: {known or 'none is here'}.")
     raise NoDevice(f"This machine has no device {name}: {known or 'it has no NVIDIA GPU'}.")
 
 

@@ -72,16 +72,17 @@ class NvmlMonitor:
             self._handle = self._ask("nvmlDeviceGetHandleByUUID", gpu.uuid)
         else:
             self._handle = self._ask("nvmlDeviceGetHandleByIndex", gpu.number)
+        # A part has memory and processes of its own; clocks and temperature are the whole GPU's.
+        whole = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"
+        self._whole = self._ask(whole, self._handle) if gpu.is_part else self._handle
 
     def read(self) -> Reading:
         clock, memory = self._library, self._ask("nvmlDeviceGetMemoryInfo", self._handle)
-        bits = int(self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", self._handle))
+        bits = int(self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", self._whole))
         return Reading(
-            sm_mhz=int(self._ask("nvmlDeviceGetClockInfo", self._handle, clock.NVML_CLOCK_SM)),
-            memory_mhz=int(self._ask("nvmlDeviceGetClockInfo", self._handle, clock.NVML_CLOCK_MEM)),
-            temperature_c=int(
-                self._ask("nvmlDeviceGetTemperature", self._handle, clock.NVML_TEMPERATURE_GPU)
-            ),
+            sm_mhz=int(self._ask("nvmlDeviceGetClockInfo", self._whole, clock.NVML_CLOCK_SM)),
+            memory_mhz=int(self._ask("nvmlDeviceGetClockInfo", self._whole, clock.NVML_CLOCK_MEM)),
+            temperature_c=int(self._ask("nvmlDeviceGetTemperature", self._whole, clock.NVML_TEMPERATURE_GPU)),
             slowed=tuple(word for bit, word in REASONS.items() if bits & bit),
             used_bytes=int(memory.used),
             total_bytes=int(memory.total),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opatlas.identity.place.kinds import CUDA
 from opatlas.noise import INVALID, SLOWED_BY
 from tuning.measure.device.gpus import Gpu
 from tuning.measure.device.nvml import Monitor, NoMonitor, Reading, open_monitor
@@ -32,6 +33,9 @@ class DeviceWatch:
     Without a monitor (``why_not`` says why) allocators alone bound its memory, and rounds are judged as the
     host's are.
     """
+
+    torch_device = CUDA.name
+    """As PyTorch calls it in a process that sees it alone."""
 
     def __init__(self, gpu: Gpu, monitor: Monitor | None = None, why_not: str = "") -> None:
         self.gpu = gpu
@@ -65,6 +69,17 @@ class DeviceWatch:
             if not self._claims and (reading := self.reading()) is not None:
                 self._before_bytes = reading.used_bytes
             self._claims[pid] = claim_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """What nobody has claimed; 0 where the device does not tell its size."""
+        with self._lock:
+            return max(0, self.total_bytes - self._before_bytes - sum(self._claims.values()))
+
+    @property
+    def doubted(self) -> bool:
+        """Whether something went wrong on it, and it has not proved itself since."""
+        return self._suspect or bool(self.unwell)
 
     def leave(self, pid: int) -> None:
         """It has ended."""

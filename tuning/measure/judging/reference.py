@@ -1,7 +1,8 @@
 """Reference outputs with the errors allowed in them, computed in a child of the trusted library zygote.
 
 ``torch64``: the operator's PyTorch graph in float64, with a running error analysis
-(:mod:`tuning.measure.judging.rounding`). ``onnx``: ONNX's own reference implementation in NumPy.
+(:mod:`tuning.measure.judging.rounding`), on the processor or on a device that PyTorch reaches.
+``onnx``: ONNX's own reference implementation in NumPy.
 ``onnxruntime``: for what neither expresses; float32, so it never judges ONNX Runtime's own results.
 These two have no nodes to walk over: the whole operator is run again on inputs moved by their rounding
 (``rounding.probing``), and their own rounding is allowed too.
@@ -21,6 +22,7 @@ from tuning.measure.judging.tolerance import FUNCTION, SUM, Precision, is_float,
 from tuning.measure.shared_tensors import TensorSlot
 
 METHODS = ("torch64", "onnx", "onnxruntime")
+HOST = "cpu"
 SMALLEST_ALLOWED = 2.0**-126
 """Where an output's elements may differ at all, each may by this much; 0 throughout: it must be exact."""
 
@@ -46,13 +48,26 @@ def compute(request: Mapping[str, Any], constants_fd: int, outputs_fd: int, inpu
     fixed = mmap.mmap(constants_fd, 0, prot=mmap.PROT_READ)
     memory = mmap.mmap(inputs_fd, 0, prot=mmap.PROT_READ)
     answers = mmap.mmap(outputs_fd, 0)
-    run = runner(request["method"], operator, setting, _views(request["constants"], fixed))
+    device = _device(request)
+    run = runner(request["method"], operator, setting, _views(request["constants"], fixed), device)
     for inputs, outputs in zip(request["sets"], request["outputs"], strict=True):
         results = run(_views(inputs, memory))
         for document, (value, allowed) in zip(outputs, results, strict=True):
             _fill(TensorSlot.from_json(document["value"]), value, answers)
             slot = TensorSlot.from_json(document["allowed"])
             _fill(slot, np.zeros(slot.shape) if allowed is None else allowed, answers)
+
+
+def _device(request: Mapping[str, Any]) -> str:
+    """Where the request has it computed, with the memory bounded that may be used there."""
+    if "device" not in request:
+        return HOST
+    from opatlas.load.torch.on_device import allow_tf32
+    from tuning.measure.transfers import OnDeviceInTorch
+
+    OnDeviceInTorch().bound_memory(*request["device_bytes"])
+    allow_tf32(False)  # the analysis takes some sums in float32
+    return str(request["device"])
 
 
 _NEVER_TRIMMED, _TOP_PAD_BYTES = 2**31 - 1, 64 << 20
@@ -84,15 +99,24 @@ def _views(documents: Mapping[str, Any], memory: mmap.mmap) -> dict[int, np.ndar
 Runner = Callable[[Mapping[int, np.ndarray]], list[Bounds]]
 
 
-def runner(method: str, operator: Operator, setting: Setting, constants: Mapping[int, np.ndarray]) -> Runner:
-    """Outputs and allowed errors for sets of runtime inputs, by one of METHODS."""
+def runner(
+    method: str,
+    operator: Operator,
+    setting: Setting,
+    constants: Mapping[int, np.ndarray],
+    device: str = HOST,
+) -> Runner:
+    """Outputs and allowed errors for sets of runtime inputs, by one of METHODS. ``device``: where
+    ``torch64`` is computed, as PyTorch calls it; arrays come from the host and go back there."""
     if method == "torch64":
-        return _torch64(operator, setting, constants)
+        return _torch64(operator, setting, constants, device)
     run = (_onnx if method == "onnx" else _onnxruntime)(operator)
     return _probing(operator, setting, constants, run)
 
 
-def _torch64(operator: Operator, setting: Setting, constants: Mapping[int, np.ndarray]) -> Runner:
+def _torch64(
+    operator: Operator, setting: Setting, constants: Mapping[int, np.ndarray], device: str
+) -> Runner:
     import torch
 
     from tuning.measure.judging.rounding.probing import holds_floats
@@ -100,14 +124,15 @@ def _torch64(operator: Operator, setting: Setting, constants: Mapping[int, np.nd
 
     def tensor(array: np.ndarray) -> Any:
         wide = array.astype(np.float64) if holds_floats(array) else np.array(array)
-        return torch.from_numpy(wide)
+        return torch.from_numpy(wide).to(device)
 
-    walk = GraphWalk(
-        operator, {number: tensor(array) for number, array in constants.items()}, Precision(setting)
-    )
+    with torch.device(device):  # what nodes make from nothing lies there too
+        walk = GraphWalk(
+            operator, {number: tensor(array) for number, array in constants.items()}, Precision(setting)
+        )
 
     def run(inputs: Mapping[int, np.ndarray]) -> list[Bounds]:
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.device(device):
             made = walk.run({number: tensor(array) for number, array in inputs.items()})
             return [(_numpy(value), None if error is None else _allowed(error)) for value, error in made]
 
@@ -115,7 +140,7 @@ def _torch64(operator: Operator, setting: Setting, constants: Mapping[int, np.nd
 
 
 def _allowed(error: Any) -> np.ndarray:
-    found: np.ndarray = error.clamp(min=SMALLEST_ALLOWED).numpy()
+    found: np.ndarray = error.clamp(min=SMALLEST_ALLOWED).cpu().numpy()
     return found
 
 

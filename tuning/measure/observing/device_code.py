@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuning.measure.machine_code import MOST_TEXT, NOTABLE
+from tuning.measure.observing.occupancy import least_occupancy
 from tuning.routes.base import BuiltArtifact
 
 _CALLED = re.compile(r"^\.extern \.func .*?(\w+)\s*$", re.MULTILINE)
@@ -31,4 +32,12 @@ def looked_at(artifact: BuiltArtifact) -> tuple[dict[str, Any], dict[str, Any], 
         "instructions": ptx.count(";\n"),
         "data_bytes": sum(map(int, _DATA.findall(ptx))),
     }
-    return {"device": {name: dict(one) for name, one in used.items()}}, code, ptx[:MOST_TEXT]
+    plan = artifact.manifest.launch or {}
+    shown = {name: {**one, **_filling(plan, name, one)} for name, one in used.items()}
+    return {"device": shown}, code, ptx[:MOST_TEXT]
+
+
+def _filling(plan: Mapping[str, Any], function: str, used: Mapping[str, int]) -> dict[str, int]:
+    """Its occupancy at most, in percent, where that can be told."""
+    share = least_occupancy(plan, function, used) if plan else None
+    return {} if share is None else {"occupancy_percent": round(100 * share)}

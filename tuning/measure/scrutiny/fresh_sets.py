@@ -27,7 +27,14 @@ MOST_CALLS, MOST_ROUNDS = 16, 8
 MOST_ELEMENTS = 800_000
 """drawn at once: 10 ms of random numbers."""
 HEAVY_FLOPS, HEAVY_BYTES = 4e9, 128e6
-"""Above it one call is a batch, and further ones are drawn only where the first decides nothing."""
+"""Above it one call is a batch, further ones are drawn only where the first decides nothing, and references
+come from the device where there is one (``referees``)."""
+
+
+def is_heavy(operator: Operator) -> bool:
+    """Whether each call of it costs more than the machinery around it."""
+    described = describe(operator)
+    return described.flops > HEAVY_FLOPS or described.bytes_moved > HEAVY_BYTES
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,7 @@ class Batch:
 
     @classmethod
     def of(cls, operator: Operator) -> Batch:
-        described = describe(operator)
-        if described.flops > HEAVY_FLOPS or described.bytes_moved > HEAVY_BYTES:
+        if is_heavy(operator):
             return cls(1, 1, heavy=True)
         elements = sum(
             span(operator.inputs[n].shape, operator.inputs[n].strides) for n in operator.runtime_inputs

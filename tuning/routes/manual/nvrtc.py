@@ -22,15 +22,16 @@ OF_CUDA = ("cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h")
 _INCLUDE = re.compile(r"(?:#|%:|\?\?=)\s*(?:include|include_next|import|embed)\b(.*)")
 _USED = re.compile(
     r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores,"
-    r" (\d+) bytes spill loads.*?Used (\d+) registers",
+    r" (\d+) bytes spill loads.*?Used (\d+) registers([^\n]*)",
     re.DOTALL,
 )
+_SHARED = re.compile(r"(\d+) bytes smem")
 
 
 @dataclass(frozen=True)
 class DeviceCode:
-    """A cubin for one architecture, with what there is to show of it. ``functions``: registers a thread, and
-    bytes that are spilled and kept on the stack."""
+    """A cubin for one architecture, with what there is to show of it. ``functions``: registers a thread,
+    bytes that it spills and keeps on the stack, bytes of shared memory that a block has without asking."""
 
     cubin: bytes
     ptx: str
@@ -95,8 +96,13 @@ def _refuse_other_files(source: str, headers: Mapping[str, str]) -> None:
 
 def _functions(log: str) -> dict[str, dict[str, int]]:
     return {
-        name: {"registers": int(used), "spilled_bytes": int(stores) + int(loads), "stack_bytes": int(stack)}
-        for name, stack, stores, loads, used in _USED.findall(log)
+        name: {
+            "registers": int(used),
+            "spilled_bytes": int(stores) + int(loads),
+            "stack_bytes": int(stack),
+            "shared_bytes": sum(map(int, _SHARED.findall(more))),
+        }
+        for name, stack, stores, loads, used, more in _USED.findall(log)
     }
 
 

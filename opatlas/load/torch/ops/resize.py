@@ -17,7 +17,7 @@ def _resize(site: TorchSite) -> Built:
     own = _torch_call(site)
     if own is not None:
         return own
-    picked = [(axis, torch.from_numpy(rows), weights) for axis, rows, weights in passes]
+    picked = [(axis, torch.as_tensor(rows), weights) for axis, rows, weights in passes]
 
     def run(x, *_):
         for axis, rows, weights in picked:
@@ -56,7 +56,7 @@ def _weighted(x: torch.Tensor, axis: int, rows: torch.Tensor, weights: np.ndarra
     shape = [-1 if index == axis else 1 for index in range(x.ndim)]
     parts = [
         x.index_select(axis, rows[:, tap])
-        * torch.from_numpy(np.ascontiguousarray(weights[:, tap])).to(x.dtype).reshape(shape)
+        * torch.from_numpy(np.ascontiguousarray(weights[:, tap])).to(x).reshape(shape)
         for tap in range(rows.shape[1])
     ]
     return functools.reduce(torch.add, parts)

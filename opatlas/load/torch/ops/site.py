@@ -68,7 +68,7 @@ class TorchSite:
         if value.data is not None:
             return array(value.data, value.dtype, value.shape)
         if number in self._known:
-            known = self._known[number]
+            known = self._known[number].cpu()  # it may lie on a device
             return np.asarray(known.float() if value.dtype in EXTENSION_TYPES else known)
         return None
 

@@ -13,6 +13,7 @@ CALM = Reading(
     sm_mhz=1755, memory_mhz=2619, temperature_c=54, slowed=(), used_bytes=1 << 30, total_bytes=80 << 30
 )
 UUID = "GPU-6f3c1b0e-0000-4000-8000-%012d"
+PART = "MIG-6f3c1b0e-0000-5000-8000-00000000%d/%d"
 NO_GPU = Gpu(number=0, minor=0, uuid=UUID % 0, bus="", product="simulated", nodes=())
 INFORMATION = """Model: \t\t NVIDIA H100 80GB HBM3
 IRQ:   \t\t 120
@@ -34,6 +35,18 @@ def lay_files(root: Path, minors: Mapping[str, int], nodes: tuple[int, ...] = (0
     for name in (*(f"nvidia{minor}" for minor in nodes), "nvidiactl", "nvidia-uvm"):
         (root / "dev" / name).write_text(name)
     return root
+
+
+def divide(root: Path, minor: int, parts: Mapping[tuple[int, int], tuple[int, int]]) -> None:
+    """Files of a GPU's parts: by the numbers of their instances those of their two device files."""
+    for (gpu_instance, compute_instance), (first, second) in parts.items():
+        folder = root / f"proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{gpu_instance}"
+        (folder / f"ci{compute_instance}").mkdir(parents=True)
+        for told, number in ((folder, first), (folder / f"ci{compute_instance}", second)):
+            (told / "access").write_text(f"DeviceFileMinor: {number}\nDeviceFileMode: 292\n")
+            (root / "dev/nvidia-caps").mkdir(exist_ok=True)
+            (root / f"dev/nvidia-caps/nvidia-cap{number}").touch()
+    (root / "proc/driver/nvidia-caps").mkdir(exist_ok=True)
 
 
 class SimulatedMonitor:
@@ -60,6 +73,8 @@ class FakeNvml:
     def __init__(self, bits: int = 0) -> None:
         self.bits = bits
         self.asked: list[str] = []
+        self.parts: dict[str, list[tuple[int, int]]] = {}
+        """Of a divided GPU, by its UUID: the numbers of its parts' instances."""
 
     def nvmlInit(self) -> None:
         self.asked.append("init")
@@ -71,16 +86,53 @@ class FakeNvml:
     def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
         return f"handle of {number}"
 
+    def nvmlDeviceGetMigMode(self, handle: str) -> list[int]:
+        if handle.removeprefix("handle of ") not in self.parts:
+            raise RuntimeError("Not Supported")
+        return [1, 1]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: str) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: str, index: int) -> str:
+        made = self.parts[handle.removeprefix("handle of ")]
+        if index >= len(made):
+            raise RuntimeError("Not Found")
+        return "handle of " + PART % made[index]
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: str) -> str:
+        return f"whole of {handle}"
+
+    def nvmlDeviceGetUUID(self, handle: str) -> str:
+        return handle.removeprefix("handle of ")
+
+    def nvmlDeviceGetName(self, handle: str) -> str:
+        return "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+
+    def nvmlDeviceGetGpuInstanceId(self, handle: str) -> int:
+        return int(handle[-3])
+
+    def nvmlDeviceGetComputeInstanceId(self, handle: str) -> int:
+        return int(handle[-1])
+
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
-        return SimpleNamespace(used=3 << 30, total=80 << 30)
+        total = 10 << 30 if handle.startswith("handle of MIG-") else 80 << 30
+        return SimpleNamespace(used=3 << 30, total=total)
 
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        self._must_be_whole(handle)
         return self.bits
 
+    def _must_be_whole(self, handle: str) -> None:
+        if handle.startswith("handle of MIG-"):
+            raise RuntimeError("Not Supported")
+
     def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
+        self._must_be_whole(handle)
         return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 2619}[which]
 
     def nvmlDeviceGetTemperature(self, handle: str, which: int) -> int:
+        self._must_be_whole(handle)
         return 61
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[SimpleNamespace]:

@@ -53,7 +53,7 @@ def test_a_device_is_named_by_number_or_uuid(tmp_path: Path) -> None:
     [
         ("cuda:4", "no device cuda:4: cuda:0 (NVIDIA H100 80GB HBM3)."),
         ("GPU-0", "no device GPU-0"),
-        ("gpu0", "such as cuda:0, or its UUID"),
+        ("gpu0", "such as cuda:0, its UUID (GPU-…), or that of a part of it (MIG-…)"),
     ],
 )
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(

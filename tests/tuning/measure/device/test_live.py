@@ -16,6 +16,7 @@ from tests.tuning.measure.simulated_device import SETTING, SimulatedRoute, artif
 from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
+from tuning.measure.scrutiny import fresh_sets
 
 pytest.importorskip("torch", reason="references are PyTorch's")
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -99,6 +100,23 @@ def test_who_takes_more_of_the_device_than_its_claim_is_ended(
     assert outcome.status is Status.OUT_OF_MEMORY, outcome
     assert "of the device's memory; at most" in outcome.detail
     assert len(monitor.watch._claims) == 1, "the default's alone: who was ended has left"
+
+
+def test_references_of_what_takes_the_host_long_are_the_devices(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the sandbox's own children; to PyTorch the simulated device is the processor."""
+    monkeypatch.setattr(fresh_sets, "HEAVY_FLOPS", 0)
+    monkeypatch.setattr(laboratory.device, "torch_device", "cpu")
+    default = artifact(tmp_path / "default", relu_operator(), "relu", 500, route="eager")
+    with laboratory.bench(relu_operator(), SETTING, default) as bench:
+        assert bench.default.ok, bench.default
+        assert bench.default.facts["reference_on"] == "cuda:0"
+    monkeypatch.setattr(laboratory.device, "torch_device", "no such device")
+    laboratory.kept.close()
+    with laboratory.bench(relu_operator(), SETTING, default) as bench:
+        assert bench.default.ok, bench.default
+        assert "no such device" in bench.default.facts["reference_not_on_device"]
 
 
 def test_an_allocator_hands_out_no_more_than_the_claim(laboratory: Laboratory, tmp_path: Path) -> None:

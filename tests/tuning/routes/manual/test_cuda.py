@@ -85,6 +85,15 @@ def test_what_ships_compiles_without_a_gpu(name: str, arch: str, tmp_path: Path)
         (used,) = built.facts["functions"].values()
         assert used["spilled_bytes"] == used["stack_bytes"] == 0
         assert 0 < used["registers"] <= 128
+        (shown,) = looked_at(built)[0]["device"].values()
+        assert 50 <= shown["occupancy_percent"] <= 100
+
+
+def test_shared_memory_of_a_block_is_told() -> None:
+    source = """extern "C" __global__ void f(float* y) {
+        __shared__ float x[1024]; x[threadIdx.x] = y[threadIdx.x]; __syncthreads();
+        y[threadIdx.x] = x[1023 - threadIdx.x]; }"""
+    assert compile_device_code(source, {}, "sm_90").functions["f"]["shared_bytes"] == 4096
 
 
 @pytest.mark.parametrize("header_of_cuda", OF_CUDA)

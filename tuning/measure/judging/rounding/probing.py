@@ -26,7 +26,7 @@ def probed(step: Step) -> Errors:
     relative = max(step.epsilon, step.sum_epsilon if step.epsilon else 0.0, 2.0**-52)
     times = max(1.0, _LEAST / relative)
     squares: list[torch.Tensor] = [torch.zeros(made.shape, dtype=torch.float64) for made in step.made]
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator("cpu").manual_seed(1)
     for _ in range(TRIES):
         values = [
             _moved(value, error, relative * times, times, generator)
@@ -47,8 +47,9 @@ def _moved(
     sizes = value.abs() * relative
     if error is not None:
         sizes = sizes + times * error
-    signs = torch.randint(0, 2, value.shape, generator=random).mul_(2).sub_(1)
-    return value + signs * sizes
+    # Drawn on the host wherever the value lies: everywhere it is moved the same way.
+    signs = torch.randint(0, 2, value.shape, generator=random, device="cpu").mul_(2).sub_(1)
+    return value + signs.to(value.device) * sizes
 
 
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
