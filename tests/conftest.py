@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -213,3 +214,10 @@ def uploads_at_once(monkeypatch: pytest.MonkeyPatch, configure: Any, tmp_path: P
 
     configure(store=tmp_path / "store")
     at_once(monkeypatch, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def fresh_paces() -> None:
+    """What a process keeps of past slices between pages, forgotten between tests: their rows are others."""
+    if rates := sys.modules.get("tuning.queue.rates"):  # tests without Django load nothing of it
+        rates.forget()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db.models import Q
 
@@ -13,15 +14,35 @@ from catalog.models import BestChange, Implementation
 LATEST = 200
 """Changes that are looked at, the newest first: they are found by their numbers."""
 
-_HEAVY = ("source", "schedule", "candidate")
+
+class NewBest(NamedTuple):
+    """Who is the fastest since; None where there was none before, or is none left."""
+
+    key: str  # the operator's
+    summary: str
+    target_id: int
+    setting_id: int
+    before_route: str | None
+    route: str | None
+    method: str | None
+    created_at: datetime
+
+
+class WithdrawnImplementation(NamedTuple):
+    key: str  # the operator's
+    summary: str
+    route: str
+    method: str
+    revoked_reason: str
+    failed_reason: str
 
 
 @dataclass(frozen=True)
 class Changed:
-    """Since a moment, the newest first; ``more``: there were further ones."""
+    """Since a moment, the newest first; ``more``: there were further bests."""
 
-    bests: Sequence[BestChange] = ()
-    withdrawn: Sequence[Implementation] = ()
+    bests: Sequence[NewBest] = ()
+    withdrawn: Sequence[WithdrawnImplementation] = ()
     more: bool = False
 
     def __bool__(self) -> bool:
@@ -29,12 +50,16 @@ class Changed:
 
 
 def changed_since(visible: Q, moment: datetime) -> Changed:
-    """Two statements; of what the reader may see (``visible`` is ``viewer.shown()``)."""
-    rows = BestChange.objects.filter(visible).select_related("operator", "before", "after")
-    heavy = [f"{side}__{name}" for side in ("before", "after") for name in _HEAVY]
-    latest = list(rows.defer("operator__graph", *heavy).order_by("-pk")[:LATEST])
-    bests = [row for row in latest if row.created_at >= moment]
+    """Two statements; of what the reader may see (``visible`` is ``viewer.shown()``). What is said of each
+    alone is read: whole rows of hundreds would take longer than the rest of the page's statements."""
+    latest = BestChange.objects.filter(visible).order_by("-pk").values_list(
+        "operator__key", "operator__summary", "target", "setting", "before__route", "after__route",
+        "after__method", "created_at",
+    )[:LATEST]  # fmt: skip
+    bests = [row for row in map(NewBest._make, latest) if row.created_at >= moment]
     ended = Q(revoked_at__gte=moment) | Q(failed_at__gte=moment)
-    gone = Implementation.objects.filter(visible, ended).select_related("operator")
-    withdrawn = list(gone.defer("operator__graph", *_HEAVY).order_by("-pk")[:LATEST])
+    gone = Implementation.objects.filter(visible, ended).order_by("-pk").values_list(
+        "operator__key", "operator__summary", "route", "method", "revoked_reason", "failed_reason"
+    )[:LATEST]  # fmt: skip
+    withdrawn = [WithdrawnImplementation._make(row) for row in gone]
     return Changed(bests, withdrawn, more=len(bests) == LATEST)

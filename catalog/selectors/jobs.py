@@ -256,17 +256,19 @@ def coverage(job: models.Job, withheld: Mapping[int, str]) -> Coverage:
     bests = bests_of(job).filter(operator=OuterRef("operator"))
     uncovered = asked.filter(~Exists(bests)).annotate(weight=weight).values_list("operator", "weight")
     left = list(uncovered.order_by("-weight", "pk")[: MOST_UNCOVERED + 1])
-    beyond = asked.filter(~Exists(bests)).aggregate(n=Count("pk"), c=Sum(weight))
     missing = _missing(job, left[:MOST_UNCOVERED])
-    if len(left) > MOST_UNCOVERED:
-        calls = (beyond["c"] or 0.0) - sum(weight for _, weight in left[:MOST_UNCOVERED])
-        missing.append(Missing("unknown", "further operators", beyond["n"] - MOST_UNCOVERED, calls))
+    beyond_n, beyond_calls = len(left), sum(calls for _, calls in left)
+    if len(left) > MOST_UNCOVERED:  # counted where it was not read to its end
+        every = asked.filter(~Exists(bests)).aggregate(n=Count("pk"), c=Sum(weight))
+        beyond_n, beyond_calls = every["n"], every["c"] or 0.0
+        calls = beyond_calls - sum(calls for _, calls in left[:MOST_UNCOVERED])
+        missing.append(Missing("unknown", "further operators", beyond_n - MOST_UNCOVERED, calls))
     held = _held(asked, withheld)
     return Coverage(
         operators=everything["n"],
-        covered=everything["n"] - beyond["n"] - sum(one.operators for one in held),
+        covered=everything["n"] - beyond_n - sum(one.operators for one in held),
         calls=everything["c"] or 0.0,
-        covered_calls=(everything["c"] or 0.0) - (beyond["c"] or 0.0) - sum(one.calls for one in held),
+        covered_calls=(everything["c"] or 0.0) - beyond_calls - sum(one.calls for one in held),
         missing=(*held, *missing),
     )
 
@@ -295,10 +297,11 @@ def _missing(job: models.Job, left: Sequence[tuple[int, float]]) -> list[Missing
     return sorted(made, key=lambda one: (-one.calls, -one.operators, one.reason))
 
 
-def _why(miss: models.Miss | None) -> tuple[str, str]:
+def _why(miss: tuple[str, str] | None) -> tuple[str, str]:
     if miss is None:
         return "unknown", NOT_ASKED
-    return miss.state, miss.reason or REASONS[MissState(miss.state)]
+    state, reason = miss
+    return state, reason or REASONS[MissState(state)]
 
 
 def saved(job: models.Job, range_: TimeRange | None = None) -> list[Saved]:
@@ -381,17 +384,19 @@ def bests_of(job: models.Job) -> QuerySet[models.Best]:
     return models.Best.objects.filter(_here(job), rank=0, scope__in=scopes)
 
 
-def _nearest(job: models.Job, misses: QuerySet[models.Miss]) -> dict[int, models.Miss]:
-    """Operator → its miss that the job may see: the latest where the job runs before any other."""
+def _nearest(job: models.Job, misses: QuerySet[models.Miss]) -> dict[int, tuple[str, str]]:
+    """Operator → state and reason of its miss that the job may see: the latest where the job runs before any
+    other."""
     scopes = [models.SHARED, f"org:{job.organisation_id}"]
     places = set(places_of(job))
-    found: dict[int, tuple[bool, models.Miss]] = {}
+    found: dict[int, tuple[bool, tuple[str, str]]] = {}
     latest = misses.filter(scope__in=scopes).order_by("-pk")[:MOST_MISSES]
-    for miss in latest.only("operator", "target", "setting", "scope", "state", "reason"):
-        here = (miss.target_id, miss.setting_id) in places
-        known = found.get(miss.operator_id)
+    named = latest.values_list("operator", "target", "setting", "state", "reason")
+    for operator, target, setting, state, reason in named:  # thousands: rows would take longer than the rest
+        here = (target, setting) in places
+        known = found.get(operator)
         if known is None or (here and not known[0]):
-            found[miss.operator_id] = (here, miss)
+            found[operator] = (here, (state, reason))
     return {operator: miss for operator, (_, miss) in found.items()}
 
 

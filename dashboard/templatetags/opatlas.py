@@ -10,7 +10,6 @@ from typing import Any
 from django import template
 from django.http import QueryDict
 from django.templatetags.static import static
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -18,6 +17,8 @@ from django.utils.safestring import SafeString
 from catalog.default_names import default_name
 from catalog.models import Setting
 from dashboard.web import wording
+from dashboard.web.addresses import address
+from dashboard.web.markup import filled
 
 register = template.Library()
 
@@ -127,7 +128,7 @@ def ago(moment: datetime | None) -> SafeString | str:
     if not moment:
         return wording.NOTHING
     utc = moment.astimezone(timezone.get_current_timezone())
-    return format_html(
+    return filled(
         '<time datetime="{}" title="{}">{}</time>',
         utc.isoformat(),
         utc.strftime("%Y-%m-%d %H:%M:%S %Z"),
@@ -153,6 +154,9 @@ def sort_header(context: template.Context, name: str, text: str, numeric: bool =
     }
 
 
+register.simple_tag(address)
+
+
 @register.filter
 def get(mapping: dict[Any, Any], key: Any) -> Any:
     """``mapping[key]`` for keys that are variables."""
@@ -171,8 +175,8 @@ def nav_link(
 ) -> dict[str, Any]:
     """A section's link, marked where the page belongs to it; with how many of it wait for the reader, and
     why (for who listens)."""
-    href, path = reverse(url_name), context["request"].path
-    inside = href != reverse("overview") and path.startswith(href)
+    href, path = address(url_name), context["request"].path
+    inside = href != address("overview") and path.startswith(href)
     current = "page" if path == href else ("true" if inside else "")
     return {"href": href, "symbol": symbol, "text": text, "current": current, "waiting": waiting, "why": why}
 

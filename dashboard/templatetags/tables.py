@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from django import template
-from django.urls import reverse
-from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from catalog.figures import FIGURES
 from dashboard.templatetags.opatlas import ago, badge, method
 from dashboard.web import paging, wording
+from dashboard.web.addresses import address
+from dashboard.web.markup import escaped, filled
 from dashboard.web.tables import Column, Table, read
 
 register = template.Library()
@@ -23,9 +23,9 @@ register = template.Library()
 def figure(name: str, text: str = "") -> SafeString:
     """A figure's title: its definition on hover, the page of definitions behind it. Unknown names fail."""
     known = FIGURES[name]
-    return format_html(
+    return filled(
         '<a class="defined" href="{}#{}" title="{} Counted as: {}.">{}</a>',
-        reverse("definitions"),
+        address("definitions"),
         name,
         known.meaning,
         known.formula,
@@ -81,7 +81,7 @@ def _row_attributes(row: Any, table: Table) -> str:
 
 
 def _said_attributes(said: Mapping[str, str]) -> str:
-    return "".join(f' {name}="{conditional_escape(text)}"' for name, text in said.items() if text)
+    return "".join(f' {name}="{escaped(text)}"' for name, text in said.items() if text)
 
 
 def _cell(row: Any, column: Column, table: Table, classes: str) -> str:
@@ -89,12 +89,12 @@ def _cell(row: Any, column: Column, table: Table, classes: str) -> str:
     shown, target = _shown(row, column), column.link(row) if column.link else None
     if target and column.kind == "name":
         text = '<a class="row-link clip-name" title="{}" href="{}">{}</a>'
-        shown = format_html(text, column.of(row), target, shown)
+        shown = filled(text, column.of(row), target, shown)
     elif target:
         lead = 'class="row-link" ' if "lead" in classes else ""
-        shown = f'<a {lead}href="{conditional_escape(target)}">{conditional_escape(shown)}</a>'
+        shown = f'<a {lead}href="{escaped(target)}">{escaped(shown)}</a>'
     else:
-        shown = conditional_escape(shown)
+        shown = escaped(shown)
     lines = table.lines.get(column.key)
     return shown + "".join(_line(row, one) for one in lines) if lines else shown
 
@@ -103,8 +103,8 @@ def _line(row: Any, column: Column) -> SafeString | str:
     said, css = _shown(row, column), column.css
     if said in (wording.NOTHING, _FAINT):
         return ""
-    title = format_html(' title="{}"', column.of(row)) if "clip" in str(css) else ""
-    return format_html('<span class="sub{}"{}>{}</span>', f" {css}" if css else "", title, said)
+    title = filled(' title="{}"', column.of(row)) if "clip" in str(css) else ""
+    return filled('<span class="sub{}"{}>{}</span>', f" {css}" if css else "", title, said)
 
 
 def _shown(row: Any, column: Column) -> SafeString | str:
@@ -113,10 +113,10 @@ def _shown(row: Any, column: Column) -> SafeString | str:
         return _tick(value, read(row, column.beside)) if value else ""
     if value is None or value == "":
         return _FAINT if column.show or column.kind in ("method", "speedup") else wording.NOTHING
-    said = conditional_escape(value) if column.show else _said(value, row, column)
+    said = escaped(value) if column.show else _said(value, row, column)
     if said == wording.NOTHING or column.say == "{}":
         return said
-    return format_html(column.say, said)
+    return filled(column.say, said)
 
 
 def _said(value: Any, row: Any, column: Column) -> SafeString | str:
@@ -127,7 +127,7 @@ def _said(value: Any, row: Any, column: Column) -> SafeString | str:
     if column.kind == "method":
         return method(str(read(row, column.beside or "method") or "library"), str(value))
     if column.kind == "code":
-        return format_html("<code>{}</code>", value)
+        return filled("<code>{}</code>", value)
     if column.kind == "money":
         return wording.money(value, str(read(row, column.beside or "currency") or ""))
     if column.kind == "speedup":
@@ -141,7 +141,7 @@ def _said(value: Any, row: Any, column: Column) -> SafeString | str:
 
 def _tick(value: Any, name: Any) -> SafeString:
     box = '<input type="checkbox" name="id" value="{}" form="bulk" aria-label="Choose {}">'
-    return format_html(box, value, name)
+    return filled(box, value, name)
 
 
 @register.simple_tag
@@ -151,11 +151,9 @@ def speedup(value: float | None, low: float | None = None, high: float | None = 
         return _FAINT
     css = "faster" if value >= 1.03 else "slower" if value < 0.97 else ""
     bounds = (
-        format_html('<span class="sub">{} – {}</span>', wording.ratio(low), wording.ratio(high))
-        if low
-        else ""
+        filled('<span class="sub">{} – {}</span>', wording.ratio(low), wording.ratio(high)) if low else ""
     )
-    return format_html('<span class="{}">{}</span>{}', css, wording.ratio(value), bounds)
+    return filled('<span class="{}">{}</span>{}', css, wording.ratio(value), bounds)
 
 
 _FAINT = mark_safe(f'<span class="faint">{wording.NOTHING}</span>')

@@ -16,10 +16,10 @@ from typing import Any, Literal, get_args
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
-from django.urls import reverse
 
 from catalog.default_names import default_name
 from dashboard.web import wording
+from dashboard.web.addresses import address
 
 Number = Literal[
     "count", "quantity", "us", "seconds", "ratio", "speedup", "percent", "scientific", "bytes", "money"
@@ -119,7 +119,7 @@ class Column:
 
 def page(name: str, of: str = "pk") -> Of:
     """A link to the page of that name, with what the row has at the path ``of``."""
-    return lambda row: reverse(name, args=[read(row, of)])
+    return lambda row: address(name, read(row, of))
 
 
 def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: str = "") -> Column:

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from catalog.api.endpoint import MAX_ID, RestView, operation
 from catalog.api.shapes import ModelAnswer, shape
 from catalog.people.audit import note
-from tuning.api.explorations import Operating, ReasonSerializer, visible
+from tuning.api.explorations import Operating, ReasonSerializer
 from tuning.explore.slice_history import TuningAccuracy, tuning_accuracy
 from tuning.models import Pause
 from tuning.queue import permissions
@@ -85,7 +85,7 @@ class AccuracyView(RestView):
     @operation(shape(TuningAccuracy, without=["pairs"]))
     def get(self, request: Request) -> TuningAccuracy:
         """What slices of tuning were expected to gain, against what they gained: overall and by op type."""
-        return tuning_accuracy(visible(self.viewer))
+        return tuning_accuracy(self.viewer.shown("exploration__"))
 
 
 OrganisationShareAnswer = shape(OrganisationShare, "waiting", "said")

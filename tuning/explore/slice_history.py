@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import Q
 
 from catalog.models import Best, Measurement
 from tuning.explore.worth import (
@@ -83,13 +83,16 @@ class TuningAccuracy:
     pairs: list[tuple[float, float]]
 
 
-def tuning_accuracy(of: QuerySet[Exploration]) -> TuningAccuracy:
-    """Over the latest slices of these explorations."""
+def tuning_accuracy(visible: Q) -> TuningAccuracy:
+    """Over the latest slices of the explorations that may be seen: ``viewer.shown("exploration__")``."""
     by_type: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    slices = TuningSlice.objects.all()
-    if of.query.has_filters():  # of all of them SQLite would make a list first
-        slices = slices.filter(exploration__in=of.order_by())
-    rows = slices.order_by("-pk").values_list("exploration__operator__op_type", "expected_gain", "gained")
+    # By the slices' own numbers from the latest on, until there are enough: of a list of explorations both
+    # databases would read every one first.
+    rows = (
+        TuningSlice.objects.filter(visible)
+        .order_by("-pk")
+        .values_list("exploration__operator__op_type", "expected_gain", "gained")
+    )
     pairs: list[tuple[float, float]] = []
     for op_type, expected, found in rows[:_LATEST]:
         pairs.append((expected, found))

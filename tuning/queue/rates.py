@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from statistics import median
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ ENOUGH = 3
 """Stages of one kind of operator that say more than those of all kinds."""
 
 _FOR_S = 30.0
+PAGES_S = 3.0
+"""How old they may be on a page: parts of pages ask for themselves again as often."""
+
 _lately: tuple[float, Rates] | None = None
 
 ASSUMED_S = {Stage.FIRST: 5.0, Stage.CONTEST: 20.0}
@@ -91,25 +95,38 @@ class Rates:
         assumed = ASSUMED_S.get(Stage(stage), conf().tune_slice_s + 5.0)
         return Pace(assumed, 0, name)
 
+    @cached_property
+    def _by_worker(self) -> Mapping[str, Sequence[PastSlice]]:
+        """Once for all workers: pages ask for each of them."""
+        found: dict[str, list[PastSlice]] = defaultdict(list)
+        for one in self.slices:
+            found[name_of(one.worker)].append(one)
+        return found
+
     def per_hour(self, worker: str) -> float | None:
         """Slices that a worker does in an hour of work, by the mean of its latest; None where it did none."""
-        seconds = [max(one.seconds, 0.1) for one in self.slices if name_of(one.worker) == name_of(worker)]
+        seconds = [max(one.seconds, 0.1) for one in self._by_worker.get(name_of(worker), ())]
         return 3600 * len(seconds) / sum(seconds) if seconds else None
 
     def ended_since(self, moment: datetime, worker: str = "") -> int:
         """Slices that ended since then, of those that were read."""
-        return sum(
-            one.ended_at >= moment and (not worker or name_of(one.worker) == name_of(worker))
-            for one in self.slices
-        )
+        of = self._by_worker.get(name_of(worker), ()) if worker else self.slices
+        return sum(one.ended_at >= moment for one in of)
 
 
-def lately() -> Rates:
-    """The same as :func:`rates`, at most ``_FOR_S`` old: for who asks at every turn."""
+def lately(most_s: float = _FOR_S) -> Rates:
+    """The same as :func:`rates`, at most ``most_s`` old: for who asks at every turn. They are the whole
+    service's, whoever looks."""
     global _lately
-    if _lately is None or time.monotonic() - _lately[0] > _FOR_S:
+    if _lately is None or time.monotonic() - _lately[0] > most_s:
         _lately = (time.monotonic(), rates())
     return _lately[1]
+
+
+def forget() -> None:
+    """What is kept for a while, for tests that write slices."""
+    global _lately
+    _lately = None
 
 
 def name_of(owner: str) -> str:

@@ -96,7 +96,9 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "paid": paid,
         "chosen": chosen,
         "ranges": list(RANGES),
-        "organisations": Organisation.objects.order_by("name") if viewer.sees_all else (),
+        "organisations": list(Organisation.objects.order_by("name").values_list("pk", "name"))
+        if viewer.sees_all
+        else [],
         "focus": viewer.focus,
         "marks": marks,
         "chart": marked(traffic_charts.hit_rate_by(slots, by), marks) if total.lookups else None,

@@ -29,7 +29,7 @@ from tuning.explore.slice_history import tuning_accuracy
 from tuning.models import Exploration, Stage, State, Trial
 from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
-from tuning.queue.rates import rates
+from tuning.queue.rates import PAGES_S, lately
 from tuning.statistics.eta import Eta, eta, work_left
 from tuning.statistics.log import log
 
@@ -109,13 +109,13 @@ def explorations(request: ViewerRequest) -> HttpResponse:
 def _etas(rows: Iterable[Exploration]) -> dict[int, Eta]:
     """What is left of those that run; nothing is asked where none does."""
     active = [row for row in rows if row.state == State.RUNNING]
-    pace = rates() if active else None
+    pace = lately(PAGES_S) if active else None
     return {row.pk: work_left(row, pace) for row in active} if pace else {}
 
 
 def _tuning(request: ViewerRequest) -> dict[str, object]:
     """How well the expectations held that tuning goes by; the chart shows the latest slices only."""
-    accuracy = tuning_accuracy(current_work.explorations(request.viewer.shown()))
+    accuracy = tuning_accuracy(request.viewer.shown("exploration__"))
     rows = list(accuracy.by_op_type.items())[:OP_TYPES_SHOWN]
     chart = work_charts.tuning_gains(accuracy.pairs[:SLICES_DRAWN]) if accuracy.pairs else None
     return {"accuracy": accuracy, "accuracy_rows": rows, "chart": chart}
@@ -140,7 +140,7 @@ def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
         "steps": steps(row),
         "progress": progress(row),
         "first_result_s": first_result_s(row),
-        "eta": eta(row, rates()) if row.state in (State.QUEUED, State.RUNNING) else None,
+        "eta": eta(row, lately(PAGES_S)) if row.state in (State.QUEUED, State.RUNNING) else None,
         "log": log(row, LOG_LINES),
         "trials": newest,
         "trials_table": table,

@@ -21,7 +21,7 @@ from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from tuning.priority import PRIORITIES
 from tuning.queue.permissions import may_operate
-from tuning.queue.rates import rates
+from tuning.queue.rates import PAGES_S, lately
 from tuning.rechecks.selectors import latest_rechecks
 from tuning.statistics import collecting, queues
 from tuning.statistics.shares import organisations_shares
@@ -68,7 +68,7 @@ def queues_page(request: ViewerRequest) -> HttpResponse:
 
 def _moving(viewer: Viewer) -> dict[str, Any]:
     """What changes while one looks."""
-    visible, pace = viewer.shown(), rates()
+    visible, pace = viewer.shown(), lately(PAGES_S)
     lines = queues.capability_queues(visible, pace, timezone.now())
     lanes = [lane for line in lines for lane in line.lanes]
     alive = workers(rates=pace, visible=visible)

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from catalog import models as c
 from catalog.rollups.rollups import refresh_rollups
+from dashboard.pages.overview.overview import CHANGES_SHOWN
 from dashboard.run import troubles
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.figures.traffic_rows import lookups_of, messy_traffic
@@ -188,3 +189,23 @@ def test_what_changed_since_yesterday_is_said(pages, db) -> None:
     c.BestChange.objects.update(created_at=timezone.now() - timedelta(hours=25))
     made.update(revoked_at=timezone.now() - timedelta(hours=25))
     assert "Nothing changed: no new best, nothing withdrawn." in words(pages.get("/"))
+
+
+def test_the_newest_changes_are_shown_and_all_are_counted(pages, db) -> None:
+    factory = Factory()
+    names = [f"Relu {64 + n} float32" for n in range(CHANGES_SHOWN + 2)]
+    for name in names:
+        (best,) = factory.implement(factory.operator("Relu", name), [("tvm", "compiler", "tiled")])
+    where = {**factory.where, "scope": "shared"}
+    changes = c.BestChange.objects
+    changes.all().delete()
+    for name in names:
+        operator = c.Operator.objects.get(summary=name)
+        changes.create(operator=operator, **where, after=best.implementation, reason="first")
+    newest = set(c.BestChange.objects.order_by("-pk").values_list("pk", flat=True)[: CHANGES_SHOWN + 1])
+    changes.exclude(pk__in=newest).update(created_at=timezone.now() - timedelta(hours=25))
+    page = pages.get("/").content.decode()
+    shown = page[page.index('id="changed-title"') :].partition("</section>")[0]
+    assert f"{CHANGES_SHOWN + 1} new bests, 0 withdrawn." in shown
+    said = re.findall(r">(Relu \d+ float32)<", shown)
+    assert said == names[-1 : -1 - CHANGES_SHOWN : -1]  # the newest first; one that counts is not shown

@@ -11,6 +11,7 @@ from dashboard.billing import rules
 from tests.dashboard.examples import page_paths
 from tests.dashboard.factory import full_catalogue
 from tests.dashboard.kernels import gallery
+from tuning.queue import rates
 
 MOST = 43
 """Statements that one page may take, its session's and user's included."""
@@ -24,6 +25,7 @@ def queries_of(client: Client, path: str) -> int | None:
     if client.get(path).status_code == 405:  # and what is cached once a process is not counted
         return None
     rules.forget()  # read every half second, by whichever page comes then: by each that needs them, here
+    rates.forget()
     with CaptureQueriesContext(connection) as queries:
         answer = client.get(path)
         b"".join(answer) if answer.streaming else answer.content
