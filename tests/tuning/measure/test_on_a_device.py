@@ -59,7 +59,8 @@ def test_an_honest_kernel_is_timed_by_the_devices_clock(measure: Callable[..., O
     # Launches alone take a tenth of it; the simulation runs on the host, and may be kept waiting there.
     assert 0.98 * HONEST_US < outcome.timing.median_us < 2 * HONEST_US
     ratios = outcome.timing.ratios
-    assert 0.95 * ratios.low < DEFAULT_US / HONEST_US < 1.05 * ratios.high, ratios
+    # What the simulation itself computes is a larger share of the shorter of the two.
+    assert 0.95 * ratios.low < DEFAULT_US / HONEST_US < 1.1 * ratios.high, ratios
     assert ratios.ratio == pytest.approx(DEFAULT_US / HONEST_US, rel=0.3)
     clocks = outcome.facts["clocks"]
     assert 0.5 * clocks["parent_us"] <= clocks["device_us"] <= clocks["parent_us"] + 30
