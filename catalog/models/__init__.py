@@ -44,7 +44,7 @@ from catalog.models.known import (
     Signer,
     Target,
 )
-from catalog.models.planned import PlanMeasured, StoredPlan
+from catalog.models.planned import PlanMeasured, PlanTimeline, StoredPlan
 from catalog.models.predicted import PredictorNetwork, Succession
 from catalog.models.recalled import Recall
 from catalog.models.rollups import (

@@ -62,3 +62,15 @@ class PlanMeasured(models.Model):
 
     def __str__(self) -> str:
         return f"{self.ratio:.2f}×"
+
+
+class PlanTimeline(models.Model):
+    """One run of a plan as a session reported it, last (``opatlas.streams.timeline``). A claim of its
+    organisation's jobs, shown to nobody else."""
+
+    plan = models.OneToOneField(StoredPlan, models.CASCADE, related_name="timeline")
+    packed = models.BinaryField()  # zlib: the timeline's JSON
+    at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"{self.plan_id}"

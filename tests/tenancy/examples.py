@@ -150,7 +150,10 @@ EXAMPLES: dict[str, Callable[[Rows], list[Rows]]] = {
     "upload": lambda rows: [{"pk": rows["upload"].pk}],
     "upload-cancel": lambda rows: [{"pk": rows["upload"].pk}],
     **{f"uploads/{{id}}{verb}": lambda rows: [{"id": rows["upload"].pk}] for verb in ("", "/cancel")},
-    **{f"plans/{{id}}{verb}": lambda rows: [{"id": rows["plan"].pk}] for verb in ("", "/measured")},
+    **{
+        f"plans/{{id}}{verb}": lambda rows: [{"id": rows["plan"].pk}]
+        for verb in ("", "/measured", "/timeline")
+    },
     "statistics/operators/{key}": lambda rows: [{"key": rows["operator"].key}],
     "notifications/{id}/read": lambda rows: [{"id": rows["notification"].pk}],
     "subscriptions/{id}": lambda rows: [{"id": rows["subscription"].pk}],
@@ -271,6 +274,8 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
     "plans": lambda rows: {"model": rows["model"].pk},
     "plans/{id}/measured": lambda rows: {
         "plan_us": 1.0, "default_us": 2.0, "ratio": 2.0, "ratio_low": 1.9, "ratio_high": 2.1, "chosen": True},
+    "plans/{id}/timeline": lambda rows: {
+        "timeline": 1, "rows": ["stream 0"], "boxes": [[0, 0.0, 1.0, "Relu", ""]], "waits": []},
     "queues/pause": lambda rows: {"capability": "*", **_REASON},
     "queues/resume": lambda rows: {"capability": "*"},
     "queues/weight": lambda rows: {"organisation": rows["organisation"].pk, "weight": 50},

@@ -22,7 +22,8 @@ from dashboard.webhooks import endpoints
 from dashboard.webhooks import models as webhooks
 from opatlas.graph.structure import ModelStructure, StructureNode
 from opatlas.graph.types import TensorType
-from tuning import planning
+from opatlas.streams.timeline import Timeline, TimelineBox
+from tuning import planning, timelines
 from tuning.models import WorkerShare
 from tuning.uploads.models import Upload, UploadState
 
@@ -78,6 +79,7 @@ def _plans(world: World) -> None:
     made = replace(made, choices=said, predicted_us=float(COUNT))
     row, _ = planning.keep_plan(made, model.organisation, model.target, model.setting, model)
     planning.keep_measured(row, planning.MeasuredPlan(COUNT, COUNT, 1.0, 1.0, 1.0, True))
+    timelines.keep_timeline(row, Timeline((f"{MARK} stream",), (TimelineBox(0, f"{MARK} box", 0.0, COUNT),)))
     world.rows["plan"] = row
 
 

@@ -213,6 +213,50 @@ def test_what_a_plan_came_to_is_kept_beside_it(api: Any, given: Model, known: No
     assert again["id"] == number and again["measured"]["reports"] == 2
 
 
+TIMELINE = {
+    "timeline": 1, "rows": ["stream 0", "stream 1"],
+    "boxes": [[0, 0.0, 5.0, "Conv", ""], [1, 2.0, 7.5, "Relu", ""]],
+    "waits": [[1, 0.0, 2.0, 1.5, "Conv", ""]], "left_out": 0,
+}  # fmt: skip
+
+
+def test_the_last_timeline_of_a_plan_is_kept_for_its_organisation(
+    api: Any, tenant_api: Any, given: Model, known: None
+) -> None:
+    path = f"plans/{api.post('plans', {'model': given.pk}).json()['id']}/timeline"
+    assert "Nobody has reported a timeline" in api.get(path).content.decode()
+    assert tenant_api.post(path, TIMELINE).status_code == 404
+    assert api.get(path).status_code == 404
+    told = api.post(path, TIMELINE).json()
+    assert told["timeline"] == TIMELINE and told["took_us"] == 9.5
+    last = TIMELINE | {"waits": [], "left_out": 3}
+    api.post(path, last)
+    assert api.get(path).json()["timeline"] == last
+    assert tenant_api.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"timeline": 2}, "version 1 is read"),
+        ({"boxes": []}, "list of 1 to 2000"),
+        ({"boxes": [[0, 0.0, 1.0, "a", ""]] * 2001}, "list of 1 to 2000"),
+        ({"boxes": [[2, 0.0, 1.0, "a", ""]]}, "from 0 to 1"),
+        ({"boxes": [[0, -1.0, 1.0, "a", ""]]}, "microseconds from 0"),
+        ({"rows": ["a" * 121]}, "at most 120 characters"),
+        ({"waits": {"a": 1}}, "list of 0 to 2000"),
+    ],
+)
+def test_what_is_no_timeline_is_refused_in_a_sentence(
+    api: Any, given: Model, known: None, changed: dict[str, Any], words: str
+) -> None:
+    path = f"plans/{api.post('plans', {'model': given.pk}).json()['id']}/timeline"
+    answer = api.post(path, TIMELINE | changed)
+    assert answer.status_code == 400 and words in answer.content.decode()
+    assert api.post(path, [TIMELINE]).status_code == 400
+    assert api.get(path).status_code == 404
+
+
 def test_plans_are_bounded_and_so_are_queries(
     api: Any, given: Model, known: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,9 +17,10 @@ from catalog import models
 from catalog.api.endpoint import RestView, one, operation
 from catalog.api.parsers import parse_json
 from catalog.api.shapes import Document, KeyField, ModelAnswer, shape
-from catalog.errors import RequestError
+from catalog.errors import RequestError, Unknown
 from opatlas.graph.structure import ModelStructure
-from tuning import planning
+from opatlas.streams.timeline import Timeline
+from tuning import planning, timelines
 from tuning.api.uploads import WAITING, UploadAnswer, UploadParser, answer_upload, body_of, wait_named
 from tuning.uploads import plan_request
 from tuning.uploads.intake import UploadWish
@@ -87,6 +88,31 @@ class MeasuredSerializer(serializers.Serializer[Any]):
     chosen = serializers.BooleanField()
 
 
+class TimelineSerializer(serializers.Serializer[Any]):
+    timeline = serializers.IntegerField(help_text="The format's version: 1.")
+    rows = serializers.ListField(child=serializers.CharField(), help_text="Names of streams or engines.")
+    boxes = serializers.ListField(
+        child=serializers.ListField(), help_text="Kernels: [row, start_us, took_us, said, model]."
+    )
+    waits = serializers.ListField(
+        child=serializers.ListField(),
+        help_text="Waits: [row, start_us, took_us, expected_us or null, said, model].",
+    )
+    left_out = serializers.IntegerField(required=False, help_text="Boxes and waits beyond the bounds.")
+
+
+@dataclass(frozen=True)
+class TimelineAnswer:
+    """One run of a plan as a session reported it, last."""
+
+    timeline: Annotated[dict[str, Any], "Rows, boxes and waits, as they were reported."]
+    took_us: Annotated[float, "From its begin to the last end, in microseconds."]
+    at: Annotated[datetime, "Of the report."]
+
+
+TimelineShape = shape(TimelineAnswer, timeline=Document())
+
+
 class PlansView(RestView):
     parser_classes = [PlanParser]
 
@@ -135,6 +161,30 @@ class PlanMeasuredView(RestView):
         return planning.keep_measured(_plan(self.key.organisation, pk), found)
 
 
+class PlanTimelineView(RestView):
+    @operation(TimelineShape, name="plans_timeline_retrieve")
+    def get(self, request: Request, pk: int) -> TimelineAnswer:
+        """The run of a plan that was reported last: streams or engines as rows, kernels as boxes, waits."""
+        row = getattr(_plan(self.key.organisation, pk), "timeline", None)
+        if row is None:
+            raise Unknown(f"Nobody has reported a timeline of plan {pk} yet.")
+        return _timeline_answer(row)
+
+    @operation(TimelineShape, name="plans_timeline", takes=TimelineSerializer)
+    def post(self, request: Request, pk: int) -> TimelineAnswer:
+        """Report one run of a plan as it was where it ran.
+
+        The last report counts. At most 16 rows, 2,000 boxes and 2,000 waits; times in microseconds from the
+        run's begin. Shown to the plan's organisation alone."""
+        plan = _plan(self.key.organisation, pk)
+        return _timeline_answer(timelines.keep_timeline(plan, Timeline.from_json(request.data)))
+
+
+def _timeline_answer(row: models.PlanTimeline) -> TimelineAnswer:
+    found = timelines.kept_timeline(row)
+    return TimelineAnswer(found.to_json(), found.took_us, row.at)
+
+
 def _plan(organisation: models.Organisation, number: int) -> models.StoredPlan:
     """404 for another's as for none."""
     return one(planning.plans_of(organisation), number, f"There is no plan {number}: POST plans makes one.")
@@ -170,4 +220,5 @@ urlpatterns = [
     path("plans", PlansView.as_view(), name="plan-make"),
     path("plans/<int:pk>", PlanView.as_view()),
     path("plans/<int:pk>/measured", PlanMeasuredView.as_view(), name="plan-measured"),
+    path("plans/<int:pk>/timeline", PlanTimelineView.as_view(), name="plan-timeline"),
 ]
