@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,8 +20,8 @@ from opatlas.plan.compiling import compile_ahead
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, whole, with_kernels
-from opatlas.plan.plan import FRAMEWORKS, Alternative, ByFramework, ModelPlan
-from opatlas.plan.predicting import alone_us, costs, predicted
+from opatlas.plan.plan import FRAMEWORKS, ONE, RESTING, Alternative, ByFramework, ModelPlan
+from opatlas.plan.predicting import Costs, alone_us, costs, is_short, predicted
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
@@ -130,8 +130,9 @@ class _Contest:
 
     def add_plans(self, choices: Mapping[NodeAt, NodeChoice], threads: int) -> None:
         """Plans of kernels that promise to be faster in place, the rest by the default; the one with most
-        kernels with its rest by OpenVINO, where that runs the whole model; and that one, or the whole model,
-        in several streams, where enough of it can overlap."""
+        kernels with its rest by OpenVINO, where that runs the whole model, and with its regions' threads used
+        in other ways; and that one, or the whole model, in several streams, where enough of it can
+        overlap."""
         is_wide = could_pay(self._graph, self._default_us)
         streams = [count for count in STREAMS if is_wide and count <= threads]
         if not choices and not streams:
@@ -150,6 +151,8 @@ class _Contest:
         plans = _plans(self._graph, promising, times, self._place)
         if plans and any(one.startswith(LABELS["openvino"]) for one in self.executors):
             plans.append(by_framework(plans[0], "openvino"))
+        if plans:
+            plans += other_threading(plans[0], known, threads)
         if could_pay(self._graph, self._default_us, times):
             for count in streams:
                 placed = node_streams(self._graph, times, count)
@@ -198,6 +201,23 @@ def by_framework(plan: ModelPlan, framework: str) -> ModelPlan:
     return replace(plan, steps=tuple(steps))
 
 
+def other_threading(plan: ModelPlan, known: Costs, threads: int) -> list[ModelPlan]:
+    """The plan with its regions' threads resting instead of sleeping, and with one thread for those that are
+    short; none where there is but one region of ONNX Runtime, or one thread."""
+    regions = {at for at, step in enumerate(plan.steps) if step.by == ByFramework(DEFAULT)}
+    short = {at for at in regions if is_short(plan.steps[at], known, threads)}
+    if len(regions) < 2 or threads == 1:
+        return []
+    found = [_in_threading(plan, regions, RESTING)]
+    return [*found, _in_threading(plan, short, ONE)] if short else found
+
+
+def _in_threading(plan: ModelPlan, regions: Set[int], threading: str) -> ModelPlan:
+    by = ByFramework(DEFAULT, threading)
+    steps = (replace(step, by=by) if at in regions else step for at, step in enumerate(plan.steps))
+    return replace(plan, steps=tuple(steps))
+
+
 def _plans(
     graph: ModelGraph,
     promising: Mapping[NodeAt, NodeChoice],
@@ -219,10 +239,17 @@ def said_of(plan: ModelPlan) -> str:
     others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} or {DEFAULT}
     labels = " and ".join(sorted(LABELS[one] for one in others))
     streams = f", in {plan.stream_count} streams" * (plan.stream_count > 1)
+    streams = _threading_said(plan) + streams
     if not count and len(others) == 1:
         return whole_said(*others) + streams
     rest = f", the rest by {labels}" * (others != {DEFAULT})
     return f"{count} of {plan.step_count} steps by kernels{rest}{streams}"
+
+
+def _threading_said(plan: ModelPlan) -> str:
+    used = [step.by.threading for step in plan.steps if isinstance(step.by, ByFramework)]
+    resting = ", threads resting" * (RESTING in used)
+    return resting + f", {used.count(ONE)} regions on one thread" * (ONE in used)
 
 
 def whole_said(framework: str) -> str:

@@ -25,6 +25,10 @@ CONFINED = ("pytorch", "torch.compile", "xla")
 """Those whose threads are their whole process's: PyTorch's number of them is set around each region, XLA has
 one pool. All regions of theirs run in one stream."""
 
+SLEEPING, RESTING, ONE = "sleeping", "resting", "one"
+THREADING = (SLEEPING, RESTING, ONE)
+"""How a region of ONNX Runtime uses threads: they sleep as soon as they have nothing to do; they spin in a
+run and rest after it; or there is one."""
 
 KERNEL_KINDS = ("c-abi",)
 """Artifacts that run in a model: compiled kernels write where the next step reads; a library's call would run
@@ -48,9 +52,11 @@ class ByKernel:
 
 @dataclass(frozen=True)
 class ByFramework:
-    """Nodes left to a framework, as one model."""
+    """Nodes left to a framework, as one model. ``threading``: one of :data:`THREADING`, for ONNX Runtime's
+    regions; of a whole model it says nothing."""
 
     framework: str
+    threading: str = SLEEPING
 
     @property
     def said(self) -> str:
@@ -165,7 +171,8 @@ class ModelPlan:
 
 def _by_json(by: ByKernel | ByFramework | ByBodies) -> dict[str, Any]:
     if isinstance(by, ByFramework):
-        return {"framework": by.framework}
+        # Left out where it is the usual one: plans that were kept before have none.
+        return {"framework": by.framework} | ({"threading": by.threading} if by.threading != SLEEPING else {})
     if isinstance(by, ByBodies):
         return {"bodies": [plan.to_json() for plan in by.plans]}
     return {
@@ -219,7 +226,10 @@ def _stream(document: Mapping[str, Any]) -> int:
 
 def _by(document: Any, depth: int) -> ByKernel | ByFramework | ByBodies:
     if "framework" in document:
-        return ByFramework(_text(document, "framework"))
+        threading = document.get("threading", SLEEPING)
+        if threading not in THREADING:
+            raise InvalidPlan(f"'threading' must be one of {', '.join(THREADING)}.")
+        return ByFramework(_text(document, "framework"), threading)
     if "bodies" in document:
         if depth >= MOST_DEPTH:
             raise InvalidPlan(f"bodies are nested deeper than {MOST_DEPTH} levels.")

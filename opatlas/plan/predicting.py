@@ -17,32 +17,36 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opatlas.plan.plan import ByBodies, ByKernel, ModelPlan, PlanStep
+from opatlas.plan.plan import ONE, SLEEPING, THREADING, ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.regions import OnnxRuntimeRegion
 from opatlas.plan.resting import OtherThreads
 
 RUNS, WARM_RUNS = 5, 2
 HANDOFFS = 50
+SHARED_SIZE = 1 << 16
+"""Numbers of an operator that ONNX Runtime shares among threads."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Microseconds: of each node in the default framework, of one run of a region beyond its nodes, of one
-    call of a kernel beyond its own time, and of a run beyond its steps (inputs and outputs are copied)."""
+    """Microseconds: of each node in the default framework, of one run of a region beyond its nodes (by how it
+    uses threads), of one call of a kernel beyond its own time, of a run beyond its steps (inputs and outputs
+    are copied), and of waking a region's threads."""
 
     nodes: Mapping[int, float]
-    region_us: float
+    region_us: Mapping[str, float]
     call_us: float
     run_us: float
+    waking_us: float = 0.0
 
 
 def costs(profiled: Mapping[int, float], whole_us: float, copied_bytes: int, threads: int) -> Costs:
     """``profiled``: each node's time under a profiler, in microseconds; ``whole_us``: of the whole model
     without one, alone; ``copied_bytes``: of a run's inputs and outputs."""
-    total, region_us = sum(profiled.values()), handoff_us(threads)
-    scale = max(whole_us - region_us, 0.0) / total if total else 1.0
+    total, region_us = sum(profiled.values()), {one: handoff_us(threads, one) for one in THREADING}
+    scale = max(whole_us - region_us[SLEEPING], 0.0) / total if total else 1.0
     nodes = {number: us * scale for number, us in profiled.items()}
-    return Costs(nodes, region_us, CALL_US, copied_us(copied_bytes))
+    return Costs(nodes, region_us, CALL_US, copied_us(copied_bytes), waking_us(threads))
 
 
 CALL_US = 0.2
@@ -63,7 +67,13 @@ def _predicted(step: PlanStep, known: Costs) -> PlanStep:
     if isinstance(step.by, ByKernel):
         return replace(step, predicted_us=(step.predicted_us or 0.0) + known.call_us)
     own = sum(known.nodes.get(number, 0.0) for number in step.nodes)
-    return replace(step, predicted_us=own + known.region_us)
+    return replace(step, predicted_us=own + known.region_us[step.by.threading])
+
+
+def is_short(step: PlanStep, known: Costs, threads: int) -> bool:
+    """Whether a region's nodes, on one thread, take less than on all of them with the waking."""
+    own = sum(known.nodes.get(number, 0.0) for number in step.nodes)  # on all, awake
+    return isinstance(step.by, ByFramework) and own * (threads - 1) < known.waking_us
 
 
 def alone_us(run: Callable[[], object], runs: int = RUNS) -> float:
@@ -77,14 +87,22 @@ def alone_us(run: Callable[[], object], runs: int = RUNS) -> float:
     return statistics.median(times[WARM_RUNS:])
 
 
-def handoff_us(threads: int) -> float:
-    """Of one run of a bound session that copies a single number."""
-    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")]
+def waking_us(threads: int) -> float:
+    """What threads that sleep add to one run that they share."""
+    if threads == 1:
+        return 0.0
+    alone = handoff_us(threads, ONE, SHARED_SIZE)
+    return max(handoff_us(threads, SLEEPING, SHARED_SIZE) - alone / threads, 0.0)
+
+
+def handoff_us(threads: int, threading: str = SLEEPING, size: int = 1) -> float:
+    """Of one run of a bound session that negates so many numbers: of a single one, that is handing over."""
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [size]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "handoff", ends[:1], ends[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
-    region = OnnxRuntimeRegion(model, ["x"], ["y"], threads)
-    call = region.bind([np.ones(1, np.float32)], [np.empty(1, np.float32)])
+    region = OnnxRuntimeRegion(model, ["x"], ["y"], threads, threading=threading)
+    call = region.bind([np.ones(size, np.float32)], [np.empty(size, np.float32)])
     return alone_us(call, HANDOFFS)
 
 

@@ -289,8 +289,9 @@ class GraphProgram:
 
     def _region(self, step: PlanStep) -> list[Call]:
         part = ModelPart.of_step(self.graph, step)
-        by = step.by.framework if isinstance(step.by, ByFramework) else DEFAULT
-        region, inputs = open_region(by, part, self._parts.threads), part.inputs
+        by = step.by if isinstance(step.by, ByFramework) else ByFramework(DEFAULT)
+        region = open_region(by.framework, part, self._parts.threads, threading=by.threading)
+        inputs = part.inputs
 
         def bind(arrays: Arrays) -> Call:
             if self.fixed.issuperset((*inputs, *step.outputs)):

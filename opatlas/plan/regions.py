@@ -18,8 +18,8 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType
 from opatlas.graph.weights import is_external, serialisable
 from opatlas.load.kernel import KernelFailed
-from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options, sleeping_options
-from opatlas.plan.plan import PlanStep
+from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options, resting_options, sleeping_options
+from opatlas.plan.plan import ONE, RESTING, SLEEPING, PlanStep
 
 DEFAULT = "onnxruntime"
 LABELS = {
@@ -98,11 +98,15 @@ def is_installed(framework: str) -> bool:
     return framework == DEFAULT or importlib.util.find_spec(_MODULES[framework]) is not None
 
 
-def open_region(framework: str, part: ModelPart, threads: int, *, alone: bool = False) -> Region:
+def open_region(
+    framework: str, part: ModelPart, threads: int, *, alone: bool = False, threading: str = SLEEPING
+) -> Region:
     """The part, loaded by a framework, on so many threads. ``alone``: nobody else computes between its runs,
-    so its threads may go on spinning then. Raises :class:`LoadError` where the framework refuses it."""
+    so its threads may go on spinning then; else ``threading`` says how ONNX Runtime uses them
+    (:data:`opatlas.plan.plan.THREADING`). Raises :class:`LoadError` where the framework refuses it."""
     if framework == DEFAULT:
-        return OnnxRuntimeRegion(part.model, part.input_names, part.output_names, threads, alone=alone)
+        names = (part.input_names, part.output_names)
+        return OnnxRuntimeRegion(part.model, *names, threads, alone=alone, threading=threading)
     if not is_installed(framework):
         raise LoadError(f"{LABELS[framework]} is not installed")
     module, name = _REGIONS[framework]
@@ -124,6 +128,13 @@ def open_session(model: onnx.ModelProto, options: ort.SessionOptions) -> ort.Inf
     return session
 
 
+_OPTIONS: Mapping[str, Callable[[int], ort.SessionOptions]] = {
+    SLEEPING: sleeping_options,
+    RESTING: resting_options,
+    ONE: lambda threads: quiet_options(1),
+}
+
+
 class OnnxRuntimeRegion:
     """A part of a model in ONNX Runtime, its weights inside. ``inputs`` and ``outputs``: names there."""
 
@@ -135,9 +146,10 @@ class OnnxRuntimeRegion:
         threads: int,
         *,
         alone: bool = False,
+        threading: str = SLEEPING,
     ) -> None:
         self._inputs, self._outputs = list(inputs), list(outputs)
-        options = quiet_options(threads) if alone else sleeping_options(threads)
+        options = quiet_options(threads) if alone else _OPTIONS[threading](threads)
         try:
             self.session = open_session(model, options)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own

@@ -18,7 +18,9 @@ from tests.tuning.graph.making import model
 
 KERNEL = PlanStep((0,), (1,), ByKernel("o1:x", "0" * 64, (0,)), 12.0)
 REGION = PlanStep((1, 2), (3,), ByFramework("openvino"))
-KNOWN = Costs({1: 30.0, 2: 5.0}, region_us=4.0, call_us=CALL_US, run_us=2.0)
+KNOWN = Costs(
+    {1: 30.0, 2: 5.0}, region_us={"sleeping": 4.0, "resting": 3.0, "one": 1.0}, call_us=CALL_US, run_us=2.0
+)
 
 
 def plan(*steps: PlanStep) -> ModelPlan:
@@ -40,9 +42,9 @@ def test_of_a_loop_with_kernels_nothing_is_said(at: int) -> None:
 
 
 def test_a_profile_is_brought_to_what_the_model_takes_without_a_profiler(monkeypatch: Any) -> None:
-    monkeypatch.setattr(predicting, "handoff_us", lambda threads: 10.0)
+    monkeypatch.setattr(predicting, "handoff_us", lambda threads, threading="", size=1: 10.0)
     found = costs({0: 30.0, 1: 90.0}, whole_us=70.0, copied_bytes=8, threads=1)
-    assert found.nodes == {0: 15.0, 1: 45.0} and found.region_us == 10.0 and found.run_us > 0
+    assert found.nodes == {0: 15.0, 1: 45.0} and set(found.region_us.values()) == {10.0} and found.run_us > 0
     assert costs({}, whole_us=70.0, copied_bytes=0, threads=1).nodes == {}
 
 
