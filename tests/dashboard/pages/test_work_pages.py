@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from catalog import models as c
 from catalog.usage import job_days
 from tests.dashboard.factory import Factory, full_catalogue, resnet_operators
 from tests.dashboard.people import member_client
 from tuning import models as t
+from tuning.queue import rates
 
 pytestmark = pytest.mark.django_db
 
@@ -304,3 +306,32 @@ def test_a_priority_that_does_not_exist_is_shown_as_unknown(pages: Client, catal
     for path in ("/queues/", "/explorations/?state=queued", f"/explorations/{row.pk}/"):
         assert "unknown (7)" in text_of(pages, path), path
     assert 'priority="unknown (7)"' in text_of(pages, "/metrics")
+
+
+@pytest.mark.parametrize("path", ["/queues/", "/explorations/"])
+def test_what_a_process_keeps_between_pages_tells_nobody_of_others(
+    tenant_operator: tuple[c.Organisation, Client], pages: Client, catalogue: Factory, path: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Paces are the whole service's; who holds what is asked for each reader."""
+    at = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: at)
+    private = t.Exploration.objects.filter(state=t.State.RUNNING).first()
+    assert private is not None
+    other = c.Organisation.objects.create(name="another tenant")
+    worker = t.Worker.objects.create(
+        name="w9", host="here", pid=1, target=private.target, last_seen_at=at, doing="timing"
+    )
+    t.Exploration.objects.filter(pk=private.pk).update(
+        scope=f"org:{other.pk}", lease_owner=f"{worker.name}/1"
+    )
+    _, tenant = tenant_operator
+
+    def seen(client: Client) -> str:
+        return re.sub(r'value="\w{64}"', "", text_of(client, path))
+
+    alone = seen(tenant)
+    rates.forget()
+    everything = seen(pages)  # and from now on its paces are kept
+    assert f"/explorations/{private.pk}/" in everything
+    assert seen(tenant) == alone and f"/explorations/{private.pk}/" not in alone
