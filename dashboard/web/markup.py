@@ -1,5 +1,5 @@
 """HTML of values, as Django's ``conditional_escape`` and ``format_html`` make it, without their look for
-translations that are yet to come: a page has thousands of cells, and no text of ours is lazy. PURE."""
+translations that are yet to come: a page has thousands of cells, and no text of ours is lazy."""
 
 from __future__ import annotations
 
