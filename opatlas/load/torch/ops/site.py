@@ -68,7 +68,9 @@ class TorchSite:
         if value.data is not None:
             return array(value.data, value.dtype, value.shape)
         if number in self._known:
-            known = self._known[number].cpu()  # it may lie on a device
+            known = self._known[number]
+            if not isinstance(known, np.ndarray):  # a tensor, which may lie on a device
+                known = known.cpu()
             return np.asarray(known.float() if value.dtype in EXTENSION_TYPES else known)
         return None
 
