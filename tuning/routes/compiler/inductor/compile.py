@@ -115,7 +115,7 @@ def build_package(
     compiler = Compiler(target, _headers or workdir.parent / "inductor-headers")
     chosen = options(target, setting, parameters)
     packed = _compile(exported, chosen, compiler, workdir)
-    source = _source(workdir / PACKAGE)
+    source = source_in(workdir / PACKAGE)
     if chosen.get("max_autotune") and "micro_gemm" not in source:
         raise RouteError("Inductor has no GEMM template for it")
     content = (workdir / PACKAGE).read_bytes()
@@ -186,7 +186,7 @@ def _export(operator: Operator) -> Any:
         raise RouteError(str(error)) from error
 
 
-def _source(package: Path) -> str:
+def source_in(package: Path) -> str:
     """What was generated for this operator: its kernels, and the function that calls them."""
     with zipfile.ZipFile(package) as archive:
         texts = {

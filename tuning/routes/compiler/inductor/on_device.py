@@ -85,7 +85,7 @@ def compiled(
 
     from opatlas.load.torch.device_package import BuiltFor
     from opatlas.load.torch.on_device import allow_tf32
-    from tuning.routes.compiler.inductor.compile import _source, import_inductor
+    from tuning.routes.compiler.inductor.compile import import_inductor, source_in
 
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(workdir / "cache")
     if device.type == "cuda":
@@ -120,7 +120,7 @@ def compiled(
         "versions": {"torch": version},
     }
     schedule = json.dumps({"torch": version, "options": chosen}, indent=1, sort_keys=True)
-    return BuiltArtifact(manifest, workdir, schedule, _source(workdir / PACKAGE), facts)
+    return BuiltArtifact(manifest, workdir, schedule, source_in(workdir / PACKAGE), facts)
 
 
 def _exported(operator: Operator, device: Any) -> Any:
