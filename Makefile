@@ -84,21 +84,23 @@ gpu-bundle: $(VENV)/dev.stamp  ## One archive with all that a bare machine with 
 
 # Where the bundle was unpacked its wheels lie; elsewhere the tree's own environment has what is needed.
 GPU_BIN := $(if $(wildcard wheels),var/gpu/venv/bin,$(BIN))
+# What is installed before a slice is taken off it.
+SINCE := $(shell date +%s)
 
 var/gpu/venv/bin/python:
 	@$(PYTHON) -m tuning.bare.unpacked
 
 test-gpu: | $(GPU_BIN)/python  ## A slice of the tests that a GPU runs (and the simulated one), without the service
-	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tuning.bare test
+	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tuning.bare test --since $(SINCE)
 
 bench-gpu: | $(GPU_BIN)/python  ## A slice of the figures on a GPU, into var/gpu/state (OPATLAS_WORKLOADS: the open lists)
-	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tuning.bare bench
+	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tuning.bare bench --since $(SINCE)
 
 screenshots: $(VENV)/dev.stamp  ## Every page, light and dark, wide and narrow, into var/screenshots
 	@$(BIN)/python -m tests.dashboard.screenshots
 
-pictures: $(VENV)/dev.stamp  ## OPATLAS_HOME=…: docs/pages anew, from a copy of what a service has explored there
-	@$(BIN)/python -m tests.dashboard.screenshots --home "$(OPATLAS_HOME)" --docs docs/pages
+pictures: $(VENV)/dev.stamp  ## OPATLAS_HOME=… GIVE=sample:squeezenet BUDGET_S=900: docs/pages anew, from a copy of what was explored there
+	@$(BIN)/python -m tests.dashboard.screenshots --home "$(OPATLAS_HOME)" --docs docs/pages --explore-s $(or $(BUDGET_S),0) $(if $(GIVE),--give $(GIVE))
 
 stories: $(VENV)/dev.stamp  ## The three stories of docs/stories.md walked on real workers, and their pictures anew
 	@$(BIN)/python -m tests.dashboard.stories

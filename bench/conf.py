@@ -56,6 +56,13 @@ class BenchConf:
         name="KEEP",
         shown="0",
     )
+    max_autotune: bool = variable(
+        True,
+        "1 or 0",
+        "0: `contest` leaves torch.compile's max-autotune out, whose compiling takes as long as all the rest",
+        name="MAX_AUTOTUNE",
+        shown="1",
+    )
     sittings: int = variable(9, "sittings", "of each operator in `sandbox`", name="SITTINGS", least=1)
     models: Path | None = variable(
         None,

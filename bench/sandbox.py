@@ -111,7 +111,7 @@ def _row(
     sittings: int,
     until: float,
 ) -> dict[str, Any]:
-    zygotes = [lab._zygote(zygote_of(artifact.manifest)) for lab in labs]
+    zygotes = [lab.zygotes[zygote_of(artifact.manifest)] for lab in labs]
     inside, outside = zygotes
     specimen = Specimen(operator, setting)
     pairs: list[float] = []

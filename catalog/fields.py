@@ -1,4 +1,4 @@
-"""A JSON column that gives back exactly what was put in."""
+"""A JSON column that gives back exactly what was put in, and how many numbers a list in it has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from django.db.models import F, Value
+from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import Least, Length, Replace
 
 if TYPE_CHECKING:
     _Text = models.TextField[Any, Any]
@@ -37,3 +40,11 @@ class ExactJSONField(_Text):
 
     def value_to_string(self, obj: models.Model) -> Any:
         return self.get_prep_value(self.value_from_object(obj))
+
+
+def numbers_in(name: str) -> CombinedExpression:
+    """How many numbers the list in an :class:`ExactJSONField` has, counted by the database: its canonical
+    text has a comma fewer, and an empty one is two characters long."""
+    text = models.TextField()
+    commas = Length(name) - Length(Replace(F(name), Value(","), Value(""), output_field=text))
+    return commas + Least(Value(1), Length(name) - 2)

@@ -1,8 +1,8 @@
 """What somebody types to find operators, in whatever writing, as words that operators' summaries have. PURE.
 
 A summary is as ``MatMul float32 1000×48, 48×1536 → 1000×1536``. Sizes come as ``1000×48``, ``1000x48``,
-``1000*48``, ``[1000, 48]`` or ``matmul(1000,48)``; types as PyTorch, NumPy or ONNX call them; operators as
-ONNX or aten do.
+``1000*48``, ``[1000, 48]``, ``shape=(1000, 48)`` or ``matmul(1000,48)``; types as PyTorch, NumPy, JAX or ONNX
+call them; operators as ONNX, aten, ``nn`` or NumPy do.
 """
 
 from __future__ import annotations
@@ -17,25 +17,32 @@ MOST_WORDS = 8
 _KEY = "o1:"
 _HEXADECIMAL = re.compile(r"[0-9a-f]{6,64}")
 
-_PRODUCT = re.compile(r"(?<!\d)\d+(?:\s*[x×*]\s*\d+)+")
-_LIST = re.compile(r"(?<![×\d])\d+(?:\s*,\s*\d+)+(?![×\d])")
-_BETWEEN = re.compile(r"[\s,;()\[\]{}\"']+")
-_BOUND = re.compile(r"dim(>=|<=|>|<|=)(\d{1,15})")
+_TIMES = r"\s*[x×✕*·]\s*"
+_PRODUCT = re.compile(rf"(?<!\d)\d+(?:{_TIMES}\d+)+")
+_LIST = re.compile(r"(?<![×\d<>])(?<![<>]=)\d+(?:\s*,\s*\d+)+(?![×\d])")
+_BETWEEN = re.compile(r"(?:[\s,;()\[\]{}\"'→]|->)+")
+_BOUND = re.compile(r"dim(>=|<=|>|<|=|:)(\d{1,15})")
+_ASKED = re.compile(r"\b(dim|route)\s*(>=|<=|[<>=:])\s*")
+_NAMED = re.compile(r"\b(?:dtype|shape|size|type|op_type|op)\s*[=:](?!:)")
 
 _SPACES = (
-    "torch.ops.aten.", "torch.nn.functional.", "torch.", "numpy.", "np.", "tensorproto.", "aten::", "aten.",
-    "onnx::", "ai.onnx.",
+    "torch.ops.aten.", "torch.nn.functional.", "torch.nn.", "torch.", "nn.functional.", "nn.", "f.", "numpy.",
+    "np.", "jax.numpy.", "jnp.", "jax.lax.", "lax.", "jax.nn.", "tf.nn.", "tf.", "tensorproto.", "aten::",
+    "aten.", "onnx::", "ai.onnx.",
 )  # fmt: skip
-_NOISE = {"tensor", "->", "→", "dtype", "shape"}
+_NOISE = {"tensor", "dtype", "shape", "torch.size"}
+"""Left out beside other words; alone they may be an operator's name (Shape)."""
 
 _TYPES = {
     "fp64": "float64", "f64": "float64", "double": "float64", "fp32": "float32", "f32": "float32",
     "float": "float32", "single": "float32", "fp16": "float16", "f16": "float16", "half": "float16",
     "bf16": "bfloat16", "i64": "int64", "long": "int64", "longlong": "int64", "i32": "int32", "int": "int32",
     "i16": "int16", "short": "int16", "i8": "int8", "char": "int8", "u8": "uint8", "byte": "uint8",
-    "bool_": "bool", "boolean": "bool", "cfloat": "complex64", "cdouble": "complex128", "fp8": "float8",
+    "u16": "uint16", "u32": "uint32", "u64": "uint64", "s8": "int8", "s16": "int16", "s32": "int32",
+    "s64": "int64", "pred": "bool", "bool_": "bool", "boolean": "bool", "cfloat": "complex64",
+    "cdouble": "complex128", "fp8": "float8",
 }  # fmt: skip
-"""Names of PyTorch, NumPy, ONNX and compilers, beside our own (NumPy's)."""
+"""Names of PyTorch, NumPy, JAX, ONNX and compilers, beside our own (NumPy's)."""
 
 _OPERATORS = {
     "mm": ("matmul",), "bmm": ("matmul",), "dot": ("matmul",), "mv": ("matmul",), "baddbmm": ("matmul",),
@@ -47,7 +54,12 @@ _OPERATORS = {
     "view": ("reshape",), "flatten": ("flatten", "reshape"), "avgpool": ("averagepool",),
     "adaptiveavgpool": ("averagepool",), "rsqrt": ("sqrt",), "upsample": ("resize",),
     "interpolate": ("resize",), "scaleddotproductattention": ("attention", "softmax"),
-    "maskedfill": ("where",), "selectscatter": ("scatter",), "truediv": ("div",), "swish": ("sigmoid",),
+    "maskedfill": ("where",), "selectscatter": ("scatter",), "truediv": ("div",), "divide": ("div",),
+    "truedivide": ("div",), "floordivide": ("div",), "multiply": ("mul",), "subtract": ("sub",),
+    "power": ("pow",), "negative": ("neg",), "absolute": ("abs",), "maximum": ("max",), "minimum": ("min",),
+    "clamp": ("clip",), "silu": ("swish", "sigmoid"), "swish": ("sigmoid",), "chunk": ("split",),
+    "repeat": ("tile",), "constantpadnd": ("pad",), "tocopy": ("cast",), "astype": ("cast",),
+    "indexput": ("scatternd",),
 }  # fmt: skip
 """aten's and others' names that share no letters with ONNX's; without underlines and dimensions."""
 
@@ -58,6 +70,11 @@ class SearchWord:
 
     texts: tuple[str, ...] = ()
     key: str = ""
+
+    @property
+    def is_strange(self) -> bool:
+        """An attribute, or what is no bound of a size: no summary has the like."""
+        return any(sign in self.texts[0] for sign in "=<>") if self.texts else False
 
 
 @dataclass(frozen=True)
@@ -80,15 +97,17 @@ SearchTerm = SearchWord | SizeBound | ServedBy
 
 def read_words(text: str) -> tuple[SearchTerm, ...]:
     """The first eight things that are asked for, whatever their case."""
-    text = _PRODUCT.sub(lambda found: re.sub(r"\s*[x×*]\s*", "×", found[0]), text.lower())
+    text = _ASKED.sub(r"\1\2", text.lower().replace("≥", ">=").replace("≤", "<="))
+    text = _PRODUCT.sub(lambda found: re.sub(_TIMES, "×", found[0]), _NAMED.sub(" ", text))
     text = _LIST.sub(lambda found: re.sub(r"\s*,\s*", "×", found[0]), text)
-    words = [word for word in _BETWEEN.split(text) if word and word not in _NOISE]
+    words = [word if word.startswith(_KEY) else word.strip(":.") for word in _BETWEEN.split(text)]
+    words = [word for word in words if word and word not in _NOISE] or [word for word in words if word]
     return tuple(_read(word) for word in words[:MOST_WORDS])
 
 
 def _read(word: str) -> SearchTerm:
-    if word.startswith("route:") and len(word) > len("route:"):
-        return ServedBy(word.removeprefix("route:"))
+    if served := re.fullmatch(r"route[:=](.+)", word):
+        return ServedBy(served[1])
     if bound := _BOUND.fullmatch(word):
         return _bounded(bound[1], int(bound[2]))
     if word.startswith(_KEY):
@@ -107,12 +126,13 @@ def _writings(word: str) -> Iterator[str]:
     for space in _SPACES:
         word = word.removeprefix(space)
     word = word.removesuffix(".default")
-    if (dtype := _TYPES.get(word, word)) in CODES or word in _TYPES:
+    named = word.removesuffix("_t")  # C's
+    if (dtype := _TYPES.get(named, named)) in CODES or named in _TYPES:
         yield f" {dtype}"  # a word of its own: no float16 of bfloat16's
         return
     yield word
     bare = word.removeprefix("_").removeprefix("native_").replace("_", "")
-    bare = re.sub(r"(?<=[a-z])[123]d$", "", bare)
+    bare = re.sub(r"(?<=[a-z])[123]d(withindices)?$", "", bare)
     if bare != word and bare:
         yield bare
     yield from _OPERATORS.get(bare, ())

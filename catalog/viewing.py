@@ -29,6 +29,9 @@ MAY: Mapping[str, frozenset[str]] = {
 }
 """Role → what it allows beside looking."""
 
+SUBMIT = frozenset({OPERATE, APPROVE})
+"""Who is allowed one of these submits kernels: on the page, and by a key of their own."""
+
 # What an API key's scopes stand for, where a page would ask for a role.
 _SCOPE_ROLES = {
     "operate": Role.OPERATOR,
@@ -117,6 +120,13 @@ class Viewer:
     @property
     def may_administer(self) -> bool:
         return self.may(ADMINISTER, self.focus)
+
+    @property
+    def submits_for(self) -> int | None:
+        """The organisation that this person's kernels are of: the one looked at, else the first whose role
+        allows it; None where none does."""
+        places = [number for number, allowed in self.roles.items() if SUBMIT & allowed]
+        return self.focus if self.focus in places else next(iter(places), None)
 
     def focused(self, organisation_id: int | None) -> Viewer:
         """The same person looking at one organisation; at one that is not open nothing changes."""

@@ -15,16 +15,18 @@ MOST_LOOKED_AT = 20_000
 """Bests of one job; those beyond, of the operators it calls least, count as covered."""
 
 
-def prices_withheld_from(job: models.Job) -> dict[int, str]:
+def prices_withheld_from(job: models.Job, places: jobs.Places | None = None) -> dict[int, str]:
     """Operator → the price of its best in words, where every best that the job could get costs what its
     organisation has not paid. Without price rules that withhold no statement."""
+    if not charging().may_withhold(job.organisation_id):
+        return {}
     asked = models.JobOperator.objects.filter(job=job, operator=OuterRef("operator"))
-    return _prices_withheld(job.organisation_id, jobs.bests_of(job).filter(Exists(asked)))
+    return _prices_withheld(job.organisation_id, jobs.bests_of(job, places).filter(Exists(asked)))
 
 
 def prices_withheld_of(model: models.Model) -> dict[int, str]:
     """The same of a model's operators where it runs, for the organisation that gave it."""
-    if model.organisation is None:
+    if model.organisation is None or not charging().may_withhold(model.organisation.pk):
         return {}
     bests = models.Best.objects.filter(
         operator__models__model=model,
@@ -37,8 +39,6 @@ def prices_withheld_of(model: models.Model) -> dict[int, str]:
 
 def _prices_withheld(organisation_id: int, bests: QuerySet[models.Best]) -> dict[int, str]:
     decider = charging()
-    if not decider.may_withhold(organisation_id):
-        return {}
     bests = bests.select_related("implementation")
     bests = bests.only("operator", *(f"implementation__{name}" for name in _PRICED_BY))
     found = list(bests.order_by("ratio_to_default")[:MOST_LOOKED_AT])

@@ -123,7 +123,7 @@ MOST_SITTINGS = 7
 """of a final whose first two are not told apart."""
 
 # --- A difference (``choosing.py``, ``worth.py``, ``tuning/statistics/comparing.py``; plans:
-# ``opatlas/plan``, ``tuning/graph/fusion``)
+# ``opatlas/plan``, ``opatlas/graph/fusion``)
 
 MARGIN = 0.02
 """Two runs of the same code differ by about this much between days; less is no difference."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from importlib.util import find_spec
 from typing import Any
 
-import catalog.conf
-import dashboard.conf
 import opatlas.conf
-import tuning.conf
 
-KINDS = (
-    opatlas.conf.OpatlasConf,
-    catalog.conf.CatalogConf,
-    tuning.conf.TuningConf,
-    dashboard.conf.DashboardConf,
+KINDS: tuple[type, ...] = tuple(
+    getattr(importlib.import_module(f"{package}.conf"), f"{package.capitalize()}Conf")
+    for package in ("opatlas", "catalog", "tuning", "dashboard")
+    if find_spec(package)  # a bare machine (tuning/bare) has no service
 )
 
 

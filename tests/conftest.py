@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ from _pytest.nodeid import NodeId
 from hypothesis import settings
 
 import opatlas.conf
+from tests.assertions import rewrite_a_share
 from tests.configuring import configured
 from tests.databases import empty, new_sqlite
 from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
@@ -26,13 +28,16 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("opatlas")
     os.environ.setdefault("OPATLAS_FRAMEWORKS", "none")  # a test that tries frameworks names them …
     opatlas.conf._process.pop(opatlas.conf.OpatlasConf, None)  # … and pytest-django has read it already
+    if config.pluginmanager.hasplugin("xdist"):
+        config.pluginmanager.import_plugin("tests.scheduling")
     config.pluginmanager.register(Times(os.environ.get("OPATLAS_TEST_PART", "last")))
     os.environ["OPATLAS_TEST_PART"] = ""  # a test's own pytest writes none
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """What is made while ten thousand tests are read stays: looking for garbage was a fifth of it."""
+    rewrite_a_share(session.config)
     gc.disable()
     try:
         return (yield)
@@ -116,6 +121,12 @@ def private_redis() -> Iterator[PrivateRedis]:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
+    if without_gpu := [report for report in skipped if report.nodeid.startswith("tests/gpu/")]:
+        terminalreporter.line(
+            f"{len(without_gpu)} tests need a GPU and were skipped: `make test-gpu` runs them."
+        )
+        for reason, count in Counter(report.longrepr[-1] for report in without_gpu).most_common():
+            terminalreporter.line(f"  {count}: {reason.removeprefix('Skipped: ')}")
     untested = [report for report in skipped if NOT_TESTED in str(report.longrepr)]
     if not untested:
         return
@@ -204,6 +215,24 @@ def _what_tests_with_transactions_left_is_deleted() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: empty(connection))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _static_files_are_found_once() -> Iterator[None]:
+    """Each client of a test makes the middleware anew, and with it WhiteNoise's list of what lies there."""
+    from whitenoise.middleware import WhiteNoiseMiddleware
+
+    find, found = WhiteNoiseMiddleware.add_files_from_finders, dict[str, Any]()
+
+    def add(middleware: Any) -> None:
+        if not found:
+            find(middleware)
+            found.update(middleware.files)
+        middleware.files.update(found)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", add)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -34,12 +35,13 @@ def migrate(url: str) -> None:
 def new_sqlite(path: Path) -> str:
     """A migrated SQLite database at ``path``; gives its DATABASE_URL."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(_migrated_sqlite(), path)
+    shutil.copyfile(migrated_sqlite(), path)
     return f"sqlite:///{path}"
 
 
 @cache
-def _migrated_sqlite() -> Path:
+def migrated_sqlite() -> Path:
+    """A database that is only copied."""
     return kept("sqlite3", lambda new: migrate(f"sqlite:///{new}"))
 
 
@@ -53,13 +55,15 @@ def kept(kind: str, make: Callable[[Path], None]) -> Path:
     there = ROOT / "var" / "test-databases" / f"{made_by.hexdigest()[:16]}.{kind}"
     if not there.exists():
         there.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=there.parent) as folder:  # another process may make it as well
-            new = Path(folder) / there.name
-            make(new)
-            new.replace(there)
-        for stale in there.parent.glob(f"*.{kind}"):
-            if stale != there:
-                stale.unlink(missing_ok=True)
+        with (there.parent / f"{kind}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one process makes it, others wait
+            if not there.exists():
+                with tempfile.TemporaryDirectory(dir=there.parent) as folder:
+                    make(new := Path(folder) / there.name)
+                    new.replace(there)
+            for stale in there.parent.glob(f"*.{kind}"):
+                if stale != there:
+                    stale.unlink(missing_ok=True)
     return there
 
 

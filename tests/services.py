@@ -5,6 +5,7 @@ They never touch servers that already run. A server dies with the test process, 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pwd
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tests.databases import ROOT, kept, migrate
+from tests.databases import ROOT, kept, migrate, migrated_sqlite
 
 T = TypeVar("T")
 
@@ -363,3 +364,18 @@ def once_more_on_postgres(server: PrivatePostgres, *tests: str) -> str:
     assert done.returncode == 0, done.stdout[-6000:]
     assert " passed" in done.stdout
     return done.stdout
+
+
+def make_migrated() -> None:
+    """The databases that tests copy, before they ask for them, where they are not kept already."""
+
+    def dump(path: Path) -> None:
+        server = PrivatePostgres()
+        try:
+            server._dump_migrated(path)
+        finally:
+            server.stop()
+
+    migrated_sqlite()
+    with contextlib.suppress(MissingProgram):
+        kept("postgres", dump)

@@ -41,6 +41,14 @@ class TuningConf:
         "what a worker serves: `cuda:0` (by PCI bus), or the UUID of a GPU or of a part of one (MIG)",
         shown="the machine's processor",
     )
+    routes: tuple[str, ...] = variable(
+        "",
+        "names",
+        "that a worker explores by, beside those of defaults (`eager`, `onnxruntime`), separated by commas: "
+        "`halide,tvm`",
+        shown="every route that works there",
+        read=lambda text: tuple(filter(None, (one.strip() for one in text.split(",")))),
+    )
     workloads: Path = variable(
         lambda given: next(filter(Path.is_dir, _WORKLOADS), _WORKLOADS[0]),
         "folder",

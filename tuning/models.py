@@ -155,7 +155,7 @@ class Trial(TriedRow):
     took_s = models.FloatField(default=0)
     device = models.JSONField(
         default=dict
-    )  # what a GPU said while it was timed (tuning.measure.device.watch)
+    )  # what a GPU said while it was timed (tuning.measure.device.watch), and what copies took
     implementation = models.ForeignKey(Implementation, models.SET_NULL, null=True, related_name="trials")
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, related_name="+")
     started_at = models.DateTimeField(null=True)

@@ -9,86 +9,70 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from catalog import models
+from catalog.best.evidence import evidence_of
 from catalog.best.served import Accepts, Hit, bests_of_route, find_bests, scopes_of
 from catalog.best.signers import register_signer
-from catalog.charging import charging
 from catalog.errors import RequestError, StoreError
-from catalog.lookup.misses import MissAnswer, Wanted, Where, record_misses, states_now
+from catalog.lookup.misses import Wanted, Where, record_misses
 from opatlas import packing
 from opatlas.evidence import Ratios
+from opatlas.graph.profile import ModelProfile
 from opatlas.graph.structure import ModelStructure
-from opatlas.identity.cost import describe
-from opatlas.identity.operator import canonical_json
+from opatlas.graph.typed_nodes import TypedNodes
+from opatlas.identity.operator import Operator, canonical_json
 from opatlas.identity.place.kinds import CPU
 from opatlas.load.signing import public_bytes, sign_plan
 from opatlas.plan.making import DEFAULT
-from opatlas.plan.plan import KERNEL_KINDS, ByKernel, ModelPlan, PlanStep
-from tuning.fusions import UnknownFusion, fusions_of, unknown_fusions
+from opatlas.plan.plan import KERNEL_KINDS, ModelPlan
+from tuning.fusions import UnknownFusion, answered_fusions, operators_of, unknown_fusions, with_fusions
+from tuning.graph.layout.counts import control_flow, expected_counts
 from tuning.graph.passes.draft import KnownOperator, PlanDraft, PublishedKernel
-from tuning.graph.passes.registry import passes_named, run_passes
+from tuning.graph.passes.registry import FUSION, LAYOUT, passes_named, run_passes
+from tuning.layouts import UnknownLayout, answered_layouts, exploring_s, unknown_layouts, with_forms
+from tuning.plan_choices import (
+    ASKED,
+    PlanChoice,
+    answered,
+    asked_fusion,
+    asked_layout,
+    batches,
+    choices_of,
+    kernel_steps,
+    operators_known,
+    with_misses,
+)
+from tuning.plan_odds import CHANNELS_LAST, FUSED, AnsweredQuestion, HopelessQuestions, QuestionOdds
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-BATCH = 1024
-"""Operators in one statement."""
 MOST_PLANS = 200
 """Of an organisation: the latest are kept."""
 MOST_BYTES = 64 << 20
 """Of a stored plan's JSON, unpacked."""
-UNSEEN = "The catalogue has never seen this operator: look it up with its graph."
-NO_KERNEL = "No compiled kernel of it is published, and a library's call does not run in a plan"
 MOST_FUSIONS = 64
-"""Fused operators that one plan asks for: an exploration of each takes minutes."""
-ASKED = "asked for, and not explored yet"
-NOT_ASKED = "not asked for on this target yet"
-FUSED = "Part of fused operators that take less."
-
-
-@dataclass(frozen=True)
-class PlanChoice:
-    """What became of one operator's nodes, and why. Times in microseconds of one call, alone."""
-
-    operator: str
-    summary: str
-    nodes: Annotated[Sequence[int], "Numbers of the model's nodes that are this operator."]
-    by: Annotated[
-        str, "kernel, default, fused: inside of other choices, or miss: nothing is published of it yet."
-    ]
-    reason: str
-    state: Annotated[str, "Of a miss."] = ""
-    route: str = ""
-    method: str = ""
-    label: str = ""
-    median_us: float | None = None
-    default_us: float | None = None
-    left_us: Annotated[float | None, "By ONNX Runtime, which runs what a plan leaves, where known."] = None
-    ratio: Annotated[float | None, "Default ÷ kernel, with its 95 % interval."] = None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-    implementation: int | None = None
-    artifact: str = ""
-    charged: Annotated[bool, "A lookup of it has a price: the plan names it and does not deliver it."] = False
-
-    @property
-    def link(self) -> str:
-        """The page with its evidence."""
-        return f"/operators/{self.operator}"
+"""Fused operators that one plan asks for, and channels-last ones: an exploration of each takes minutes."""
 
 
 @dataclass(frozen=True)
 class MadePlan:
     """A plan with its reasons. ``predicted_us`` and ``default_us`` are of one run, over the nodes whose times
-    are known, each alone; ``unknown_nodes`` are those without. ``fusions``: fused operators that nothing is
-    published of, which a kept plan does not have."""
+    are known, each alone; ``unknown_nodes`` are those without. ``estimated_us``: what of the predicted time
+    nobody has measured (reorders, and operators in another layout); ``passed_us``: what was predicted before
+    any pass (under ``""``) and after each. ``fusions`` and ``layouts``: operators that nothing is published
+    of, which a kept plan does not have; ``open_questions``: how many they were, and ``asking_s``: what
+    exploring all of them would take one worker, in seconds; ``hopeless``: those that are none of these, since
+    they have no chance. ``draft``: what the passes came to, which a kept
+    plan does not have either."""
 
     plan: ModelPlan
     passes: tuple[str, ...]
@@ -97,6 +81,31 @@ class MadePlan:
     default_us: float
     unknown_nodes: int
     fusions: Sequence[UnknownFusion] = ()
+    layouts: Sequence[UnknownLayout] = ()
+    open_questions: int = 0
+    asking_s: float = 0.0
+    hopeless: HopelessQuestions = field(default_factory=HopelessQuestions)
+    estimated_us: float = 0.0
+    passed_us: Mapping[str, float] = field(default_factory=dict)
+    draft: PlanDraft | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def gains(self) -> dict[str, float]:
+        """By pass: what was predicted before it ÷ after it, by operators' times alone."""
+        pairs = pairwise(self.passed_us.items())
+        return {name: before_us / us for (_, before_us), (name, us) in pairs if us}
+
+    @property
+    def nodes(self) -> int:
+        """All that do work: those of bodies, and no branch or loop that has bodies. None of a kept plan."""
+        if self.draft is None:
+            return 0
+        return sum(
+            (node, 0) not in part.bodies
+            for _, part, steps in self.draft.parts(self.plan)
+            for step in steps
+            for node in step.nodes
+        )
 
     @property
     def sha256(self) -> str:
@@ -112,15 +121,16 @@ def structure_of_model(row: models.Model) -> ModelStructure:
     kept = models.StoredStructure.objects.filter(model=row).first()
     if kept is not None:
         return ModelStructure.unpacked(bytes(kept.packed))
+    raise RequestError(why_no_structure(row), where="model")
+
+
+def why_no_structure(row: models.Model) -> str:
+    """Of a model of which none was kept."""
     if row.form != "onnx":
-        raise RequestError(
-            "An operator list has no structure, so there is no plan of it: give the model as ONNX.",
-            where="model",
-        )
-    raise RequestError(
+        return "An operator list has no structure, so there is no plan of it: give the model as ONNX."
+    return (
         "This model's structure was not kept: it was given before structures were, or is too large. "
-        "Give the model again.",
-        where="model",
+        "Give the model again."
     )
 
 
@@ -130,23 +140,51 @@ def make_plan(
     setting: models.Setting,
     organisation: models.Organisation | None,
     passes: Collection[str] | None = None,
+    profile: ModelProfile | None = None,
+    most_error: float | None = None,
 ) -> MadePlan:
-    """By all passes unless some are named. Reads alone: nothing is counted, recorded or charged. Raises
-    :class:`opatlas.plan.plan.InvalidPlan` for an unknown pass."""
+    """By all passes unless some are named. Reads alone: nothing is counted, recorded or charged.
+    ``profile``: by whose runs branches and loops are weighed; without one each of their bodies runs once.
+    ``most_error``: a kernel takes part only where its largest error, as it was checked, is at most so many
+    times ONNX Runtime's at the same operator; without it whatever is published does.
+    Raises :class:`opatlas.plan.plan.InvalidPlan` for an unknown pass,
+    :class:`opatlas.graph.profile.InvalidProfile` for a profile of another model."""
     names = passes_named(passes)
     if target.kind != CPU.name:
         raise RequestError(f"Plans are made for CPUs; {target.capability} is none.", where="target")
-    keys = list(structure.operators)
-    fusions = fusions_of(structure, target, setting) if "fusion" in names else ()
-    keys += dict.fromkeys(one.placed.operator.key for one in fusions)
-    winners, kernels, left = _bests(keys, target, setting, organisation)
-    published = {key: _published(hit, kernels.get(key), left.get(key)) for key, hit in winners.items()}
-    draft = run_passes(PlanDraft(structure, published, fusions=fusions), names)
+    if profile is not None:
+        profile.check(structure.key)
+    counts = expected_counts(control_flow(TypedNodes.of_structure(structure)), profile)
+    keys = structure.operator_keys
+    known = _Bests(target, setting, organisation, most_error)
+    draft = PlanDraft.of_bodies(structure, known.published(keys), counts)
+    own = operators_of(keys) if {FUSION, LAYOUT}.intersection(names) else {}
+    operators, unknown, answered = dict[str, Operator](), list[UnknownFusion](), list[AnsweredQuestion]()
     plan = draft.plan(target.key, setting.key)
-    choices = _choices(structure, plan, published, kernels, organisation)
-    choices = _with_misses(choices, target, setting)
-    unknown = unknown_fusions(fusions, draft.questions)
-    return MadePlan(plan, names, choices, *_sums(draft, plan), unknown)
+    passed_us = {"": _sums(draft, plan)[0]}
+    for name in names:
+        if name == FUSION:
+            draft = with_fusions(draft, target, setting, own, known.published)
+        if name == LAYOUT:
+            draft, operators = with_forms(draft, own, known.published)
+        draft = run_passes(draft, [name])
+        if name == FUSION:  # before layouts give nodes other numbers
+            unknown, answered = unknown_fusions(draft), answered_fusions(draft)
+        plan = draft.plan(target.key, setting.key)
+        passed_us[name] = _sums(draft, plan)[0]
+    choices = with_misses(choices_of(draft, plan, known.kernels, organisation), target, setting)
+    found = draft.layouts
+    layouts = unknown_layouts(found.questions, operators) if found is not None else []
+    odds = QuestionOdds([*answered, *answered_layouts(draft, operators)])
+    hopeful = [one for one in unknown if not odds.is_hopeless(one.operator, FUSED)]
+    laid = [one for one in layouts if not one.places or not odds.is_hopeless(one.operator, CHANNELS_LAST)]
+    hopeless = replace(odds.in_hindsight, count=len(unknown) + len(layouts) - len(hopeful) - len(laid))
+    asking = [*(one.operator for one in hopeful), *(one.operator for one in laid)]
+    return MadePlan(
+        plan, names, choices, *_sums(draft, plan), hopeful, laid, len(asking), exploring_s(asking), hopeless,
+        estimated_us=found.estimated_us if found is not None else 0.0, passed_us=passed_us,
+        draft=draft,
+    )  # fmt: skip
 
 
 def queue_misses(
@@ -156,21 +194,27 @@ def queue_misses(
     organisation: models.Organisation | None,
     api_key: models.ApiKey | None = None,
     fusions: int = 0,
+    layouts: int = 0,
 ) -> MadePlan:
-    """What nothing is published of becomes misses, as in a lookup; with what became of each. ``fusions``: of
-    the plan's unknown fused operators so many do so too, those first that might save most."""
-    asked = made.fusions[:fusions]
-    rows = _operators([one.operator for one in made.misses])
+    """What nothing is published of becomes misses, as in a lookup; with what became of each. ``fusions`` and
+    ``layouts``: of the plan's unknown fused operators, and of those that its layouts would need, so many do
+    so too, those first that might save most."""
+    asked, laid = made.fusions[:fusions], made.layouts[:layouts]
+    rows = operators_known([one.operator for one in made.misses])
     wanted = [
-        Wanted(one.operator, float(len(one.nodes)), rows[one.operator][0])
+        Wanted(one.operator, float(one.places), rows[one.operator][0])
         for one in made.misses
         if one.operator in rows
     ]
-    wanted += [Wanted(one.operator.key, float(len(one.places)), graph=one.operator) for one in asked]
+    questions: list[UnknownFusion | UnknownLayout] = [*asked, *laid]
+    wanted += [
+        Wanted(one.operator.key, float(max(len(one.places), 1)), graph=one.operator) for one in questions
+    ]
     states = record_misses(wanted, Where(target, setting, api_key=api_key, organisation=organisation))
-    choices = [_answered(one, states.get(one.operator), ASKED) for one in made.choices]
-    choices += [_answered(one, states.get(one.operator), one.reason) for one in map(_asked_fusion, asked)]
-    return replace(made, choices=choices, fusions=made.fusions[fusions:])
+    choices = [answered(one, states.get(one.operator), ASKED) for one in made.choices]
+    new = [*map(asked_fusion, asked), *map(asked_layout, laid)]
+    choices += [answered(one, states.get(one.operator), one.reason) for one in new]
+    return replace(made, choices=choices, fusions=made.fusions[fusions:], layouts=made.layouts[layouts:])
 
 
 def keep_plan(
@@ -179,9 +223,19 @@ def keep_plan(
     target: models.Target,
     setting: models.Setting,
     given: models.Model | None = None,
+    original: str = "",
 ) -> tuple[models.StoredPlan, bool]:
-    """The plan's row, and whether it is new: the same plan is the same row, with today's reasons."""
-    document = {"plan": made.plan.to_json(), "choices": [asdict(one) for one in made.choices]}
+    """The plan's row, and whether it is new: the same plan is the same row, with today's reasons.
+    ``original``: the key of the model whose simpler form it is of."""
+    document = {
+        "plan": made.plan.to_json(),
+        "choices": [asdict(one) for one in made.choices],
+        "estimated_us": made.estimated_us,
+        "passed_us": list(made.passed_us.items()),
+        "open_questions": made.open_questions,
+        "asking_s": made.asking_s,
+        "hopeless": asdict(made.hopeless),
+    }
     columns = {
         "passes": list(made.passes),
         "packed": packing.packed(document),
@@ -189,6 +243,8 @@ def keep_plan(
         "default_us": made.default_us,
         "unknown_nodes": made.unknown_nodes,
     }
+    if original and original != made.plan.model:
+        columns["original"] = original
     place = {"key": made.plan.model, "target": target, "setting": setting}
     with transaction.atomic():
         row, is_new = models.StoredPlan.objects.update_or_create(
@@ -210,7 +266,13 @@ def kept_plan(row: models.StoredPlan) -> MadePlan:
     document = packing.unpacked(bytes(row.packed), MOST_BYTES)
     choices = [PlanChoice(**one) for one in document["choices"]]
     plan = ModelPlan.from_json(document["plan"])
-    return MadePlan(plan, tuple(row.passes), choices, row.predicted_us, row.default_us, row.unknown_nodes)
+    return MadePlan(
+        plan, tuple(row.passes), choices, row.predicted_us, row.default_us, row.unknown_nodes,
+        # Plans that were kept before have none of these.
+        estimated_us=document.get("estimated_us", 0.0), passed_us=dict(document.get("passed_us", ())),
+        open_questions=document.get("open_questions", 0), asking_s=document.get("asking_s", 0.0),
+        hopeless=HopelessQuestions(**document.get("hopeless", {})),
+    )  # fmt: skip
 
 
 def sign_stored(row: models.StoredPlan, signing_key: Ed25519PrivateKey) -> None:
@@ -229,6 +291,16 @@ def plans_of(organisation: models.Organisation | None) -> Any:
     return models.StoredPlan.objects.filter(organisation=organisation).select_related(
         "target", "setting", "given", "measured"
     )
+
+
+def plans_of_model(model: models.Model) -> Any:
+    """An uploaded model's plans for its place: those that were made of it, and those that its organisation's
+    sessions asked for, of the same structure or of its simpler form."""
+    of_model = Q(given=model)
+    if model.structure_key:
+        named = Q(key=model.structure_key) | Q(original=model.structure_key)
+        of_model |= Q(given=None, organisation=model.organisation_id) & named
+    return models.StoredPlan.objects.filter(of_model, target=model.target_id, setting=model.setting_id)
 
 
 @dataclass(frozen=True)
@@ -260,27 +332,58 @@ def keep_measured(row: models.StoredPlan, found: MeasuredPlan) -> models.PlanMea
 # ---- what is known ------------------------------------------------------------------------------
 
 
-def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(keys), BATCH):
-        yield keys[start : start + BATCH]
+class _Bests:
+    """What is published at a place, by operator: who is fastest, who is fastest of those that run in a model
+    and as exact as is asked for, and ONNX Runtime, which runs what a plan leaves. ``kernels``: the second, of
+    all that were asked for."""
 
+    def __init__(
+        self,
+        target: models.Target,
+        setting: models.Setting,
+        organisation: models.Organisation | None,
+        most_error: float | None,
+    ) -> None:
+        self._place = (target, setting, scopes_of(organisation))
+        self._most_error = most_error
+        self.kernels = dict[str, Hit]()
 
-def _bests(
-    keys: Sequence[str],
-    target: models.Target,
-    setting: models.Setting,
-    organisation: models.Organisation | None,
-) -> tuple[dict[str, Hit], dict[str, Hit], dict[str, Hit]]:
-    """By operator: who is fastest, who is fastest of those that run in a model, and ONNX Runtime, which runs
-    what a plan leaves."""
-    scopes = scopes_of(organisation)
-    accepts = Accepts(kinds=frozenset(KERNEL_KINDS))
-    winners, kernels, left = dict[str, Hit](), dict[str, Hit](), dict[str, Hit]()
-    for batch in _batches(keys):
-        winners |= find_bests(batch, target, setting, scopes)
-        kernels |= find_bests(batch, target, setting, scopes, accepts)
-        left |= bests_of_route(batch, target, setting, scopes, DEFAULT.framework)
-    return winners, kernels, left
+    def published(self, keys: Sequence[str]) -> dict[str, KnownOperator]:
+        accepts = Accepts(kinds=frozenset(KERNEL_KINDS))
+        found = dict[str, KnownOperator]()
+        for batch in batches(keys):
+            winners = find_bests(batch, *self._place)
+            kernels = find_bests(batch, *self._place, accepts)
+            left = bests_of_route(batch, *self._place, DEFAULT.framework)
+            inexact = self._inexact(kernels, left)
+            kernels = {key: hit for key, hit in kernels.items() if key not in inexact}
+            self.kernels |= kernels
+            known = {key: _published(hit, kernels.get(key), left.get(key)) for key, hit in winners.items()}
+            found |= known | {key: replace(known[key], inexact=why) for key, why in inexact.items()}
+        return found
+
+    def _inexact(self, kernels: Mapping[str, Hit], left: Mapping[str, Hit]) -> dict[str, str]:
+        """Kernels that are less exact than is asked for, each with the reason. A lookup serves the fastest,
+        so no slower one takes their place."""
+        if self._most_error is None:
+            return {}
+        hits = (*kernels.values(), *left.values())
+        seen = evidence_of(hit.implementation_id for hit in hits)
+        error_of = {number: one["max_error"] for number, one in seen.items()}
+        found = dict[str, str]()
+        for key, hit in kernels.items():
+            theirs = error_of.get(left[key].implementation_id) if key in left else None
+            mine = error_of.get(hit.implementation_id)
+            if theirs is None or mine is None:
+                found[key] = "Nobody knows how exact its kernel is beside ONNX Runtime."
+            elif mine > self._most_error * theirs:
+                times = (
+                    f"{mine / theirs:.1f} times ONNX Runtime's" if theirs else "not none, as ONNX Runtime's"
+                )
+                found[key] = (
+                    f"Its kernel's error is {times}: at most {self._most_error:g} times is asked for."
+                )
+        return found
 
 
 def _published(winner: Hit, kernel: Hit | None, left: Hit | None) -> KnownOperator:
@@ -297,130 +400,17 @@ def _published(winner: Hit, kernel: Hit | None, left: Hit | None) -> KnownOperat
     return KnownOperator(default_us, best, found, left_us)
 
 
-def _operators(keys: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """By key: number and summary of those that the catalogue has seen."""
-    return {
-        key: (number, summary)
-        for batch in _batches(keys)
-        for key, number, summary in models.Operator.objects.filter(key__in=batch).values_list(
-            "key", "pk", "summary"
-        )
-    }
-
-
-def _choices(
-    structure: ModelStructure,
-    plan: ModelPlan,
-    published: Mapping[str, KnownOperator],
-    kernels: Mapping[str, Hit],
-    organisation: models.Organisation | None,
-) -> list[PlanChoice]:
-    """One for each operator, in the order in which the model comes to them."""
-    own, fused = structure.operators, _fused_nodes(plan)
-    nodes_of = {key: [*own.get(key, ()), *fused.get(key, ())] for key in (*own, *fused)}
-    seen = _operators(list(nodes_of))
-    within = frozenset(node for nodes in fused.values() for node in nodes)
-    taken = frozenset(step.nodes[0] for step in _kernel_steps(plan) if len(step.nodes) == 1)
-    payer = organisation.pk if organisation else 0
-    priced = charging().concerns(payer, [(hit, 1.0) for hit in kernels.values()]) if kernels else False
-    made = []
-    for key, nodes in nodes_of.items():
-        found = published.get(key)
-        summary = seen[key][1] if key in seen else ""
-        if found is None:
-            made.append(PlanChoice(key, summary, nodes, "miss", NOT_ASKED if key in seen else UNSEEN))
-            continue
-        kernel = found.kernel
-        by = _by(key, nodes, fused, taken, within)
-        choice = PlanChoice(
-            key, summary, nodes, by, _why(found, by, key in fused),
-            default_us=found.default_us, left_us=found.onnxruntime_us,
-        )  # fmt: skip
-        if kernel is not None:
-            choice = replace(
-                choice, route=kernel.route, method=kernel.method, label=kernel.label,
-                median_us=kernel.median_us, ratio=kernel.ratios.ratio, ratio_low=kernel.ratios.low,
-                ratio_high=kernel.ratios.high, implementation=kernel.implementation,
-                artifact=kernel.artifact,
-                charged=priced and charging().concerns(payer, [(kernels[key], 1.0)]),
-            )  # fmt: skip
-        made.append(choice)
-    return made
-
-
-def _kernel_steps(plan: ModelPlan) -> list[PlanStep]:
-    return [step for step in plan.steps if isinstance(step.by, ByKernel)]
-
-
-def _fused_nodes(plan: ModelPlan) -> dict[str, list[int]]:
-    """Nodes by the fused operators that they run in."""
-    found: dict[str, list[int]] = {}
-    for step in plan.steps:
-        if isinstance(step.by, ByKernel) and len(step.nodes) > 1:
-            found.setdefault(step.by.operator, []).extend(step.nodes)
-    return found
-
-
-def _by(
-    key: str, nodes: Sequence[int], fused: Mapping[str, Any], taken: frozenset[int], within: frozenset[int]
-) -> str:
-    """By what an operator's nodes run; where some are in fused operators, what the others do."""
-    if key in fused or taken.intersection(nodes):
-        return "kernel"
-    return "fused" if within.issuperset(nodes) else "default"
-
-
-def _why(found: KnownOperator, by: str, is_fused: bool) -> str:
-    if by == "fused":
-        return FUSED
-    if is_fused:
-        return "Faster as one operator than its nodes one after another, each alone."
-    kernel = found.kernel
-    if kernel is None:
-        return f"{NO_KERNEL} (fastest alone: {found.best})."
-    if by != "kernel":
-        if found.left_us <= kernel.median_us < kernel.default_us:
-            return "Faster than the default alone, and not than ONNX Runtime, which runs it otherwise."
-        if kernel.median_us < kernel.default_us:
-            return (
-                "Faster alone, but ONNX Runtime does it faster with its neighbours, the model cannot be cut "
-                "there, or the pass for it was left out."
-            )
-        return "Its kernel is not faster than the default."
-    if kernel.ratios.low <= 1:
-        return "Faster than the default alone, though not told apart from it with certainty."
-    return "Faster than the default alone."
-
-
-def _asked_fusion(one: UnknownFusion) -> PlanChoice:
-    nodes = sorted(node for place in one.places for node in place)
-    reason = f"As one operator it might save {one.gain_us:.1f} µs of a run at best."
-    return PlanChoice(one.operator.key, describe(one.operator).summary, nodes, "miss", reason)
-
-
-def _answered(one: PlanChoice, state: MissAnswer | None, otherwise: str) -> PlanChoice:
-    """``otherwise``: the reason of a miss that has none of its own."""
-    return one if state is None else replace(one, state=state.state, reason=state.reason or otherwise)
-
-
-def _with_misses(
-    choices: Sequence[PlanChoice], target: models.Target, setting: models.Setting
-) -> list[PlanChoice]:
-    """What is known of those that nothing is published of."""
-    missing = [one.operator for one in choices if one.by == "miss"]
-    rows = _operators(missing)
-    states = dict[str, MissAnswer]()
-    for batch in _batches(missing):
-        states |= states_now({key: rows[key][0] for key in batch if key in rows}, target, setting)
-    return [_answered(one, states.get(one.operator), ASKED) for one in choices]
-
-
 def _sums(draft: PlanDraft, plan: ModelPlan) -> tuple[float, float, int]:
-    """Predicted and default time of one run over what is known, and how many nodes are not."""
-    kernels = _kernel_steps(plan)
-    by_kernel = {node for step in kernels for node in step.nodes}
-    nodes = [node for step in plan.steps for node in step.nodes]
-    defaults = {node: time for node in nodes if (time := draft.default_us(node)) is not None}
-    predicted = [step.predicted_us or 0.0 for step in kernels]
-    predicted += [draft.left_us(node) or 0.0 for node in defaults if node not in by_kernel]
-    return math.fsum(predicted), math.fsum(defaults.values()), len(nodes) - len(defaults)
+    """Predicted and default time of one run over what is known, bodies as often as they run, and how many
+    nodes are not."""
+    predicted, defaults, unknown = list[float](), list[float](), 0
+    for _, part, steps in draft.parts(plan):
+        kernels = kernel_steps(steps)
+        by_kernel = {node for step in kernels for node in step.nodes}
+        nodes = [node for step in steps for node in step.nodes if (node, 0) not in part.bodies]
+        times = {node: time for node in nodes if (time := part.default_us(node)) is not None}
+        predicted += [part.runs * (step.predicted_us or 0.0) for step in kernels]
+        predicted += [part.runs * (part.left_us(node) or 0.0) for node in times if node not in by_kernel]
+        defaults += [part.runs * time for time in times.values()]
+        unknown += len(nodes) - len(times)
+    return math.fsum(predicted), math.fsum(defaults), unknown

@@ -5,11 +5,11 @@ measures everything that matters once more in fresh processes, ``summary`` says 
 prints it; ``reproduced`` (a bench of its own) times what was published again, half an hour later.
 
 ``SAMPLE=heavy`` takes another list (``sample``), ``SAMPLE=file.json`` one in the form of the open logs;
-``LIMIT=60`` the same 60 of it always. ``BUDGET_S=`` bounds the whole (seconds), or ``PER_OPERATOR_S=5``
-exploring alone: what was not contested by then keeps its first result. A run that was cut off goes on where
-it stopped; ``FRESH=1`` begins anew, ``KEEP=1`` explores on from where the last one ended: 5 s an operator,
-then 10. Pages show it while it runs. Leave the tree alone meanwhile, or run it in a clone: workers and their
-builds import what stands there at that moment.
+``LIMIT=60`` the same 60 of it always; ``MAX_AUTOTUNE=0`` leaves that baseline out. ``BUDGET_S=`` bounds the
+whole (seconds), or ``PER_OPERATOR_S=5`` exploring alone: what was not contested by then keeps its first
+result. A run that was cut off goes on where it stopped; ``FRESH=1`` begins anew, ``KEEP=1`` explores on from
+where the last one ended: 5 s an operator, then 10. Pages show it while it runs. Leave the tree alone
+meanwhile, or run it in a clone: workers and their builds import what stands there at that moment.
 
 Beside another version, on the same machine (7fa76a5 knows ``SAMPLE`` and ``BUDGET_S``, of which it explores
 for 65 % and has the rest for measuring again; its JSON has no intervals and no 95th percentile)::
@@ -68,7 +68,7 @@ def _measure_again(todo: Any, record: BenchRecord, home: Path) -> None:
     spent_s = sum(record.parts[one.operator.key]["took_s"] for one in todo.entrants if one not in left)
     bound_s = todo.measuring_s(record.parts["explored"]["spent_s"])
     _say(f"Measuring {len(left)} operators again, beside the baselines …")
-    with remeasurement(home, conf().rival) as course:
+    with remeasurement(home, conf().rival, max_autotune=conf().max_autotune) as course:
         for number, entrant in enumerate(left):
             if spent_s > bound_s:
                 _say(f"{bound_s:.0f} s are spent; {len(left) - number} operators are not measured again.")

@@ -98,18 +98,24 @@ class Jury:
         from tuning.kernels.shipped import submit_examples
 
         users = get_user_model().objects
-        author, _ = users.get_or_create(username="contest-author")
+        self.author, _ = users.get_or_create(username="contest-author")
         self.decider, _ = users.get_or_create(username="contest-decider", defaults={"is_superuser": True})
         self.say, self.since, self.began_at = say, time.monotonic(), timezone.now()
-        say(f"{len(submit_examples(author))} hand-written kernels are submitted.")
+        say(f"{len(submit_examples(self.author))} hand-written kernels are submitted.")
 
     def is_done(self) -> bool:
-        """Approve what awaits it; whether all have the evidence that they can have."""
-        from tuning.kernels.models import EvaluationState, KernelEvaluation
+        """Approve what awaits it, ask again for what was disturbed; whether all have the evidence that they
+        can have."""
+        from tuning.kernels.again import evaluate_again, why_not_again
+        from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
         from tuning.kernels.shipped import approve_all
 
         for version in approve_all(self.decider, reason="Right, and worth a place in the contest."):
             self.say(f"  {version} is approved.")
+        for version in KernelVersion.objects.filter(state=VersionState.NOISY, submitted_by=self.author):
+            if not why_not_again(version):
+                self.say(f"  {version} was disturbed, and is evaluated again.")
+                evaluate_again(version, user=self.author)
         gathering = [EvaluationState.QUEUED, EvaluationState.RUNNING]
         # The courier plans evaluations soon after it has seen operators that kernels match, if there are any.
         planned = time.monotonic() - self.since > PLANNED_S or KernelEvaluation.objects.exists()

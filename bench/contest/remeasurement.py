@@ -236,12 +236,13 @@ def _rivals_figures(rival: RivalChoice | None, everybody: Field, final: Field) -
 
 
 @contextmanager
-def remeasurement(home: Path, rival: Path | None = None) -> Iterator[Remeasurement]:
+def remeasurement(home: Path, rival: Path | None, *, max_autotune: bool) -> Iterator[Remeasurement]:
     """With a warm laboratory and the baselines' routes; ``rival`` is another contest's home."""
     baselines: dict[str, Route] = {
         EAGER: registry.route("eager"),
         ONNXRUNTIME: registry.route("onnxruntime"),
-        MAX_AUTOTUNE: TorchCompile(),
     }
+    if max_autotune:
+        baselines[MAX_AUTOTUNE] = TorchCompile()
     with retimer(home, detect_target(), baselines.values()) as course:
         yield Remeasurement(course, baselines, Rivals(rival) if rival else None)

@@ -121,11 +121,18 @@ def speed_ups(rows: Sequence[ContestRow]) -> dict[str, Any]:
         "geomean_vs_default": _rounded(geometric_mean([row.chosen or 1.0 for row in rows])),
         **{
             f"geomean_vs_{name}": _rounded(geometric_mean([row.over(name) for row in rows]))
+            if took_part(name, rows)
+            else None
             for name in BASELINES
         },
         "geomean_vs_best_route": _rounded(geometric_mean(over_best)),
         "best_route": best,
     }
+
+
+def took_part(baseline: str, rows: Sequence[ContestRow]) -> bool:
+    """Whether it ran beside any of them; eager, where it is the default, is a ratio of 1."""
+    return baseline == "eager" or any(baseline in row.baselines for row in rows)
 
 
 def _of_all_time(rows: Sequence[ContestRow], baseline: str) -> float:
@@ -161,6 +168,8 @@ def _against_rival(rows: Sequence[ContestRow]) -> dict[str, Any] | None:
             f"geomean_vs_{name}": _rounded(
                 geometric_mean([row.rival / row.baselines.get(name, 1.0) for row in rows])
             )
+            if took_part(name, rows)
+            else None
             for name in BASELINES
         },
         **regrets([_regret(row.oracle, row.rival_again) for row in rows]),

@@ -89,7 +89,7 @@ def summary(result: Mapping[str, Any]) -> str:
 
 
 def _rival(found: Mapping[str, Any]) -> str:
-    overs = ", ".join(f"{says} {found[name]:.3f}×" for name, says, _ in SPEED_UPS[:3])
+    overs = ", ".join(f"{says} {found[name]:.3f}×" for name, says, _ in SPEED_UPS[:3] if found[name])
     return (
         f"against the rival's choices in the same races ({found['operators']} operators): "
         f"{found['geomean']:.3f}×, faster on {found['faster']}, slower on {found['slower']} beyond 3 %\n"

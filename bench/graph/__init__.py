@@ -1,19 +1,22 @@
 """Plans of whole models, made of the catalogue's own parts, beside every framework and beside no plan.
 
-``models``, by file stem, in ms of one run, all in one line-up at one thread count:
+``models``, by file stem, in ms of one run at one thread count, the plan in one line-up with the frameworks,
+its stages each beside the next (all at once they need more memory than the machine has: each holds the
+model's weights again):
 
 - ``unplanned_ms``: the model as it is given, each node by itself: by its compiled kernel where that took less
   than ONNX Runtime did for the operator, else by ONNX Runtime (:mod:`bench.graph.one_by_one`);
 - ``simplified_ms``: the same of the model's simpler form; ``kernels_ms``: a plan of that by the pass
-  ``kernels``, where nodes without a kernel run in ONNX Runtime together; ``plan_ms``: by ``kernels`` and
-  ``fusion``;
+  ``kernels``, where nodes without a kernel run in ONNX Runtime together; ``fused_ms``: by ``kernels`` and
+  ``fusion``; ``plan_ms``: by these and ``layout``;
 - ``onnxruntime_ms``, ``openvino_ms``, ``eager_ms``, ``compile_ms``, ``xla_ms``: the whole model as users of
   each run it (null: ``refused`` says why);
-- ``gain``: each pass's time before ÷ after (``simplification``, ``kernels``, ``fusion``) and ``all`` of them,
-  each with its interval, from a line-up of the two alone; ``unplanned_ms`` is from the last of these;
+- ``gain``: each pass's time before ÷ after (``simplification``, ``kernels``, ``fusion``, ``layout``) and
+  ``all`` of them, each with its interval, from a line-up of the two alone; ``unplanned_ms`` is from the last
+  of these, ``simplified_ms``, ``kernels_ms`` and ``fused_ms`` are from that of the pass behind each;
 - ``by_kernels``, ``nodes``: nodes of the simpler form that kernels run, of how many: where the first is 0,
-  the plan is ONNX Runtime's; ``fused_operators``: steps of several nodes; ``reorders``: 0, since plans have
-  no layouts yet (docs/g3.md);
+  the plan is ONNX Runtime's; ``fused_operators``: steps of several of the model's nodes; ``channels_last``:
+  nodes that run so, and ``reorders``: what brings values from one layout into the other (docs/g3.md);
 - ``predicted_ms``: said before anything ran in turns (:mod:`opatlas.plan.predicting`);
 - ``max_error``, ``onnxruntime_error``: of the plan and of ONNX Runtime against the model in float64 by
   PyTorch, as a share of the largest value (null where PyTorch does not express the model);
@@ -40,7 +43,7 @@ import numpy as np
 
 from bench.conf import conf
 from bench.contest.home import set_up
-from bench.graph.plans import OURS, BenchModel, ModelPlans
+from bench.graph.plans import BenchModel, ModelPlans
 from bench.graph.reference import error_of, in_float64
 from bench.models import bounds, read_models
 from bench.models.frameworks import COLUMNS, Run, users
@@ -56,10 +59,12 @@ EXPLORING, COMPILING, TIMING = 0.75, 0.08, 0.02
 STEPS = (
     ("simplification", "unplanned", "simplified"),
     ("kernels", "simplified", "kernels"),
-    ("fusion", "kernels", "plan"),
+    ("fusion", "kernels", "fused"),
+    ("layout", "fused", "plan"),
     ("all", "unplanned", "plan"),
 )
 """Passes, with what they lie between."""
+_Pair = tuple[float | None, list[float] | None]
 
 
 def main() -> None:
@@ -95,7 +100,8 @@ def _exploring(data: bytes, share_s: float, home: Path) -> Callable[[], dict[str
         target = detect_target()
         setting = default_setting(target)
         one = BenchModel.of(data, setting.threads)
-        return asdict(explore([one.graph, one.simpler], target, setting, EXPLORING * share_s, home, _say))
+        graphs, share = [one.graph, one.simpler], EXPLORING * share_s
+        return asdict(explore(graphs, target, setting, share, home, _say, one.profile))
 
     return explored
 
@@ -122,42 +128,40 @@ def _measuring(data: bytes, share_s: float) -> Callable[[], dict[str, Any]]:
 
 
 def measure(
-    one: BenchModel, client: Any, runs: Mapping[str, Run], refused: Mapping[str, str], seconds: float
+    one: BenchModel, client: Any, runs: dict[str, Run], refused: Mapping[str, str], seconds: float
 ) -> dict[str, Any]:
-    """The four of :data:`OURS` in turns with the frameworks of ``runs``, with nothing else running but a web
-    server."""
-    plans = ModelPlans(one, client)
-    try:
-        ours, refused = dict[str, Run](), dict(refused)
-        for name in OURS:
-            try:
-                ours[name] = plans.run_of(name)
-            except OpatlasError as error:
-                refused[name] = first_line(error)
-        exact = _exact(one)
-        others = {name: run for name, run in ours.items() if name != OURS[0]}
-        timed = line_up({**runs, **others}, seconds)
-        pairs = {name: _pair(ours, before, after, seconds) for name, before, after in STEPS}
-        max_error = error_of(ours["plan"](), exact) if exact and "plan" in ours else None
-        broken = plans.broken()
-        timed = {name: one for name, one in timed.items() if name not in broken}
-        pairs |= {name: (None, None) for name, *both in STEPS if not broken.keys().isdisjoint(both)}
-        return {
-            **{f"{name}_ms": _ms(timed.get(name)) for name in (*OURS, *COLUMNS)},
-            "refused": refused | broken,
-            "unplanned_ms": pairs["all"][0],
-            "gain": {name: gain for name, (_, gain) in pairs.items()},
-            **plans.figures(),
-            "max_error": None if "plan" in broken else max_error,
-            "onnxruntime_error": error_of(runs["onnxruntime"](), exact) if exact else None,
+    """The plan in turns with the frameworks of ``runs``, then each pass's two in turns, with nothing else
+    running but a web server. ``runs`` is emptied: each of all these holds the model's weights again."""
+    plans, exact = ModelPlans(one, client), _exact(one)
+    with plans.running("plan") as ours:
+        timed = line_up({**runs, **ours}, seconds)
+        errors = {
+            name: error_of(run(), exact)
+            for name, run in {"onnxruntime": runs["onnxruntime"], **ours}.items()
+            if exact
         }
-    finally:
-        plans.close()
+    runs.clear()
+    pairs = dict[str, _Pair]()
+    for name, before, after in STEPS:
+        with plans.running(before, after) as ours:
+            pairs[name] = _pair(ours, before, after, seconds)
+    for name, *both in STEPS:
+        if not plans.refused.keys().isdisjoint(both):
+            pairs[name] = (None, None)
+    right = "plan" not in plans.refused
+    return {
+        **{f"{before}_ms": pairs[name][0] for name, before, _ in STEPS},
+        "plan_ms": _ms(timed.get("plan")) if right else None,
+        **{f"{name}_ms": _ms(timed.get(name)) for name in COLUMNS},
+        "refused": {**refused, **plans.refused},
+        "gain": {name: gain for name, (_, gain) in pairs.items()},
+        **plans.figures(),
+        "max_error": errors.get("plan") if right else None,
+        "onnxruntime_error": errors.get("onnxruntime"),
+    }
 
 
-def _pair(
-    ours: Mapping[str, Run], before: str, after: str, seconds: float
-) -> tuple[float | None, list[float] | None]:
+def _pair(ours: Mapping[str, Run], before: str, after: str, seconds: float) -> _Pair:
     """What the model took before in ms, and that ÷ what it took after with its interval. Alone, since who is
     far behind in a larger line-up is soon left out of it."""
     if before not in ours or after not in ours:

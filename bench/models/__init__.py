@@ -1,5 +1,6 @@
 """Whole models: what ``opatlas.Session`` takes beside every framework that takes the model, after a real
-service has explored their operators for a while; and what the executor itself costs.
+service has explored the operators in which they lose most (:mod:`bench.models.exploring`); and what the
+executor itself costs.
 
 ``models``, by name: medians of one run in one line-up (``opatlas_ms``, ``onnxruntime_ms``, ``openvino_ms``,
 ``eager_ms``, ``compile_ms``, ``xla_ms``; null where ``refused`` says why), ``per_operator_ms`` (every kernel
@@ -8,11 +9,13 @@ its interval, from a line-up of the two alone); where the session runs a framewo
 is that framework's column and ``own_ratio`` the ratio to it, likewise (else null); ``predicted_ms`` (said
 before anything was timed in turns: :mod:`opatlas.plan.predicting`) and ``predicted_over_measured``,
 ``peak_mb`` between steps and ``per_operator_peak_mb``, beside what a run in ONNX Runtime takes
-(:mod:`bench.models.peak`), ``chosen``, ``standings`` and ``max_error`` of the outputs against ONNX Runtime's.
+(:mod:`bench.models.peak`), ``chosen``, ``standings`` (the plans with kernels that were tried are among them)
+and ``max_error`` of the outputs against ONNX Runtime's.
 ``never_slower``: how many models' intervals reach 0.98, to the best framework and to the one that runs;
-``faster``: how many lie above 1 where kernels run, since nobody is faster than itself.
-``overhead_us_per_node``: a plan of N kernels that do
-nothing, less N direct calls of them.
+``faster``: how many lie above 1 where kernels run, since nobody is faster than itself; ``predicted``: of how
+many something was predicted, and how many of these took within 10 % of it; ``tried``: in how many a plan with
+kernels took turns with the frameworks. ``overhead_us_per_node``: a plan of N kernels that do nothing, less N
+direct calls of them.
 
 Modules of PyTorch (:mod:`bench.models.made_modules`) have the same figures of
 ``torch.compile(backend="opatlas")`` beside eager and ``torch.compile``, and ``cold_s`` and ``warm_s``, what
@@ -20,9 +23,9 @@ that took to compile.
 
 The models: the open ONNX graphs of ONNX's wheel (those of OPATLAS_WORKLOADS among them), with seeded random
 weights; an encoder and a decoder with a Loop that ends early (:mod:`bench.models.made_models`);
-``MODELS=dir`` takes other ONNX files. ``BUDGET_S`` (1800) is for exploring, half of it, and in shares for the
-models; loading frameworks comes on top, so that all of it ends within 45 minutes. A run that was cut off goes
-on where it stopped.
+``MODELS=dir`` takes other ONNX files. ``BUDGET_S`` (1500) is for exploring, half of it, and in shares for the
+models; ``torch.compile`` and loading frameworks come on top, so that all of it ends within 45 minutes. A run
+that was cut off goes on where it stopped: in the middle of exploring with the seconds that are left of it.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,24 +45,31 @@ from onnx import helper
 
 from bench.conf import conf
 from bench.contest.home import set_up
+from bench.models.exploring import OperatorInPlace, SpentTime, explore, timed_operators, worth_exploring
 from bench.models.frameworks import COLUMN_OF, COLUMNS, Run, users
 from bench.models.made_models import decoder, encoder
 from bench.models.modules import MODULES, in_a_process
 from bench.models.peak import onnxruntime_peak_mb
 from bench.record import FOLDER, BenchRecord
+from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
-from opatlas.identity import default_setting, detect_target
+from opatlas.identity import Operator, default_setting, detect_target
 from opatlas.plan.line_up import TimedInTurns, line_up
-from opatlas.plan.plan import ByFramework, ModelPlan
+from opatlas.plan.plan import KERNEL_KINDS, ByFramework, ModelPlan
+from opatlas.session.forms import OtherForms
 
 if TYPE_CHECKING:
     from opatlas.session import Session
 
-BUDGET_S = 1800.0
-EXPLORING, COMPILING, TIMING = 0.5, 0.4, 0.2
-"""Shares: of the budget; of a model's share of what is left, for ``torch.compile``, and for each line-up."""
+BUDGET_S = 1500.0
+EXPLORING, TIMING = 0.5, 0.2
+"""Shares: of the budget; of a model's share of what is left, for each line-up."""
+COMPILED_NODES, COMPILING_S = 100, 90.0
+"""``torch.compile`` is tried with models of so many nodes, and has so long; larger ones take it minutes."""
 BOUND = 0.98
 """Of the best framework's speed: whose interval reaches it is not slower."""
+CLOSE = 0.1
+"""How far off a prediction may be, as a share of what was measured."""
 LENGTHS = (10, 100, 1000)
 ROUNDS = 200
 NOTHING = """
@@ -71,27 +81,81 @@ int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threa
 def main() -> None:
     record = BenchRecord("models")
     overhead = record.part("overhead", measure_overhead)
-    models = read_models()
-    home = set_up(FOLDER / "models", new="explored" not in record.parts)
-    modules = () if conf().models else MODULES
-    explored = record.part("explored", lambda: explore(models, modules, home))
-    share_s = (1 - EXPLORING) * (conf().budget_s or BUDGET_S) / max(len(models) + len(modules), 1)
-    measured = {
-        name: record.part(name, lambda data=data: measure(data, share_s)) for name, data in models.items()
-    }
-    measured |= {name: record.part(name, lambda name=name: measure_module(name, share_s)) for name in modules}
-    counts = counted(list(measured.values()))
-    record.finish({"overhead_us_per_node": overhead, "explored": explored, **counts, "models": measured})
+    models, modules = read_models(), () if conf().models else MODULES
+    budget_s = conf().budget_s or BUDGET_S
+    chosen = record.part("chosen", lambda: choose_operators(models, modules, EXPLORING * budget_s))
+    home = set_up(FOLDER / "models", new="exploring_s" not in record.parts)
+    explored = record.part("explored", lambda: _explored(record, chosen, EXPLORING * budget_s, home))
+    line_up_s = TIMING * (1 - EXPLORING) * budget_s / max(len(models) + len(modules), 1)
+    measured: dict[str, Any] = {}
+    for name in (*models, *modules):
+        data = models.get(name)
+        measured[name] = record.part(
+            name,
+            lambda name=name, data=data: _with_seconds(
+                lambda: measure(data, line_up_s) if data else measure_module(name, line_up_s)
+            ),
+        )
+    figures = {"overhead_us_per_node": overhead, "explored": explored, **counted(list(measured.values()))}
+    record.finish({**figures, "models": measured}, [*figures])
+    for name, found in measured.items():
+        _say(row_of(name, found))
 
 
-def counted(measured: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """``never_slower`` and ``faster``, of how many models."""
+def row_of(name: str, found: Mapping[str, Any]) -> str:
+    """A model's figures as people read them."""
+    ratio, low, high = found["ratio"]
+    foretold = found.get("predicted_over_measured")
+    return (
+        f"{name:20} {found['opatlas_ms']:8.2f} ms  {found['best']} ÷ it {ratio:.3f} ({low:.3f}–{high:.3f})"
+        f"{f'  predicted {foretold:.2f}' if foretold else ''}  {found['chosen']}"
+    )
+
+
+def counted(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """``never_slower``, ``faster``, ``predicted`` and ``tried``, of how many models."""
     ratios = [[one["ratio"], one["own_ratio"] or one["ratio"]] for one in measured]
+    foretold = [share for one in measured if (share := one.get("predicted_over_measured")) is not None]
     return {
         "never_slower": sum(all(high >= BOUND for _, _, high in both) for both in ratios),
         "faster": sum(one["itself"] is None and one["ratio"][1] > 1 for one in measured),
+        "predicted": {"within": sum(abs(share - 1) <= CLOSE for share in foretold), "of": len(foretold)},
+        "tried": sum(any("kernels" in row["said"] for row in one["standings"]) for one in measured),
         "of": len(measured),
     }
+
+
+def choose_operators(
+    models: Mapping[str, bytes], modules: Sequence[str], seconds: float
+) -> list[dict[str, Any]]:
+    """Those that are explored, as JSON."""
+    threads = default_setting(detect_target()).threads
+    timed = []
+    for data in models.values():
+        graph = ModelGraph(data)
+        feed = random_inputs(graph, 1)
+        timed.append(timed_operators(OtherForms(graph, None, feed, threads).folded(), feed, threads))
+    for name in modules:
+        rows = in_a_process("operators", name)["operators"]
+        timed.append(
+            [OperatorInPlace(Operator.from_json(row["operator"]), row["us"], row["calls"]) for row in rows]
+        )
+    return [operator.to_json() for operator in worth_exploring(timed, seconds)]
+
+
+def _explored(record: BenchRecord, chosen: Sequence[Any], seconds: float, home: Path) -> dict[str, Any]:
+    """In the seconds that an earlier run which was cut off has left."""
+    before_s = record.parts.get("exploring_s", 0.0)
+    record.keep("exploring_s", before_s)
+    spent = SpentTime(before_s, lambda spent_s: record.keep("exploring_s", spent_s))
+    operators = [Operator.from_json(one) for one in chosen]
+    found = explore(operators, max(seconds - before_s, 1.0), home, spent.say)
+    return found | {"seconds": record.parts["exploring_s"]}
+
+
+def _with_seconds(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    start = time.monotonic()
+    return measured() | {"seconds": round(time.monotonic() - start, 1)}
 
 
 def read_models() -> dict[str, bytes]:
@@ -105,37 +169,7 @@ def read_models() -> dict[str, bytes]:
     return {path.stem: randomise_weights(onnx.load(path)).SerializeToString() for path in paths}
 
 
-def explore(models: Mapping[str, bytes], modules: Iterable[str], home: Path) -> dict[str, Any]:
-    """As jobs would: each model and module is asked for, and one worker explores what is missed."""
-    from catalog.people.keys import create_api_key
-    from catalog.registry import default_organisation
-    from dashboard.run.demo import Demo
-    from dashboard.run.stack import Stack
-    from opatlas.client import RestClient
-    from opatlas.graph import extract
-    from opatlas.identity import detect_target
-
-    _, secret = create_api_key(default_organisation(), "models", ["lookup"])
-    distinct = {one.operator.key: one for data in models.values() for one in extract(data).operators}
-    with (
-        Stack(workers=1, logs=home / "logs") as stack,
-        RestClient(stack.url, secret, job="models", target=detect_target()) as client,
-    ):
-        budget_s = EXPLORING * (conf().budget_s or BUDGET_S)
-        course = Demo("models", list(distinct.values()), client, stack, budget_s, _say)
-        course.wait_for_worker()
-        course.ask()
-        for name in modules:
-            in_a_process("ask", name, stack.url, secret)
-        course.explore()
-        found = course.ask()
-        told = {name: in_a_process("ask", name, stack.url, secret) for name in modules}
-    operators = len(distinct) + sum(one["operators"] for one in told.values())
-    hits = sum(map(bool, found)) + sum(one["known"] for one in told.values())
-    return {"operators": operators, "hits": hits, "seconds": round(course.explored_s, 1)}
-
-
-def measure_module(name: str, share_s: float) -> dict[str, Any]:
+def measure_module(name: str, seconds: float) -> dict[str, Any]:
     """One module of PyTorch in turns with eager and ``torch.compile``; no other framework takes it."""
     from catalog.people.keys import create_api_key
     from catalog.registry import default_organisation
@@ -143,31 +177,35 @@ def measure_module(name: str, share_s: float) -> dict[str, Any]:
 
     _, secret = create_api_key(default_organisation(), "models", ["lookup"])
     with Stack(workers=0) as stack:
-        return in_a_process("measure", name, stack.url, secret, TIMING * share_s)
+        return in_a_process("measure", name, stack.url, secret, seconds)
 
 
-def measure(data: bytes, share_s: float) -> dict[str, Any]:
-    """One model in turns with its frameworks, with nothing else running but a web server."""
+def measure(data: bytes, seconds: float) -> dict[str, Any]:
+    """One model in turns with its frameworks, with nothing else running but a web server; so many seconds for
+    each line-up."""
     from catalog.people.keys import create_api_key
     from catalog.registry import default_organisation
     from dashboard.run.stack import Stack
     from opatlas.client import Client
-    from opatlas.given_model import random_inputs
     from opatlas.plan.choosing import OTHERS
     from opatlas.session import Session
 
     _, secret = create_api_key(default_organisation(), "models", ["lookup"])
+    accepts = {"kinds": list(KERNEL_KINDS)}
     with tempfile.TemporaryDirectory() as folder, Stack(workers=0) as stack:
         threads = default_setting(detect_target()).threads
         graph = ModelGraph(data)
         feed = random_inputs(graph, 1)
-        # First, so that what torch.compile made is there when the session asks for it.
-        runs, refused = users(graph, feed, threads, COMPILING * share_s)
+        compile_s = COMPILING_S if len(graph.nodes) <= COMPILED_NODES else 0.0
+        # First, so that what torch.compile made is there when the session asks for it; whom a user could not
+        # run the model by, a session cannot either.
+        runs, refused = users(graph, feed, threads, compile_s)
+        tried = [one for one in OTHERS if COLUMN_OF[one] in runs]
         with (
-            Client(stack.url, secret, cache=Path(folder)) as client,
-            Session(data, client=client, example=feed, frameworks=OTHERS, try_s=TIMING * share_s) as session,
+            Client(stack.url, secret, cache=Path(folder), accepts=accepts) as client,
+            Session(data, client=client, example=feed, frameworks=tried, try_s=seconds) as session,
         ):
-            return _timed(session, feed, runs, refused, TIMING * share_s)
+            return _timed(session, feed, runs, refused, seconds)
 
 
 def _timed(
@@ -182,9 +220,9 @@ def _timed(
     from opatlas.plan.making import with_kernels
 
     found, expected = session.run(None, feed), runs["onnxruntime"]()
-    choices = session.look_up()
+    choices = session.kernels.choices
     plan = with_kernels(session.graph, choices, *session.place)
-    every = Executor(session.graph, plan, session.load, threads=session.threads)
+    every = Executor(session.graph, plan, session.kernels.load, threads=session.threads)
     ours = {"opatlas": lambda: session.run(None, feed), "per_operator": lambda: every.run(feed)}
     timed = line_up({**runs, **ours}, seconds)
     best = min((name for name in timed if name in runs), key=lambda name: timed[name].median_us)

@@ -23,7 +23,7 @@ def users(
     graph: ModelGraph, feed: Feed, threads: int, compile_s: float
 ) -> tuple[dict[str, Run], dict[str, str]]:
     """Runs by column (:data:`COLUMNS`), each giving the outputs as arrays; and of the columns without one,
-    why. ``compile_s`` bounds ``torch.compile``."""
+    why. ``compile_s`` bounds ``torch.compile``, which is not tried in 0."""
     from opatlas.plan.closeness import is_close
 
     makers: tuple[Callable[[], Run], ...] = (
@@ -82,6 +82,8 @@ def _torch(graph: ModelGraph, feed: Feed, threads: int, framework: str) -> Run:
 def _compiled(graph: ModelGraph, feed: Feed, threads: int, seconds: float) -> Run:
     from opatlas.plan.compiling import compile_ahead
 
+    if not seconds:
+        raise LoadError(f"it was not tried: it takes minutes for {len(graph.nodes)} nodes")
     compile_ahead("torch.compile", graph, threads, seconds)
     return _torch(graph, feed, threads, "torch.compile")
 
@@ -91,7 +93,7 @@ def _xla(graph: ModelGraph, feed: Feed) -> Run:
     import jax
 
     from opatlas.plan.regions import ModelPart
-    from opatlas.plan.xla_region import ModelProgram
+    from opatlas.plan.regions.xla import ModelProgram
 
     jax.config.update("jax_enable_x64", True)
     program = ModelProgram(ModelPart.whole(graph))

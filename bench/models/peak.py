@@ -24,7 +24,7 @@ def onnxruntime_peak_mb(graph: ModelGraph, threads: int) -> float:
 
 
 def main(path: str, threads: str) -> None:
-    from opatlas.given_model import random_inputs
+    from opatlas.graph.given_model import random_inputs
     from opatlas.session import onnxruntime_session
 
     graph = ModelGraph(Path(path).read_bytes())

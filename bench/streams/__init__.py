@@ -14,13 +14,13 @@ number of engines, in discrete events (:mod:`bench.streams.simulation`), over ``
 
 Nothing of that is timed, so it is the same on every machine.
 
-``concurrent``: models in streams against one step after the other (:mod:`bench.streams.concurrent`), which is
-timed.
+``concurrent``: models, and their regions with branches, in streams against one step after the other
+(:mod:`bench.streams.concurrent`), which is timed. ``aims``: what of all that is as it should be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median, quantiles
@@ -30,6 +30,7 @@ from bench.record import BenchRecord
 from bench.streams.concurrent import (
     counted,
     measure_model,
+    measure_regions,
     measure_two_models,
     models_with_branches,
     two_models,
@@ -68,13 +69,77 @@ def main() -> None:
         for name, data in models_with_branches().items()
     }
     together = record.part("two models", partial(measure_two_models, *two_models()))
-    record.finish(
-        {
-            "placement": placement,
-            "concurrent": {"models": figures, "two_models": together, **counted(figures)},
-        },
-        ["concurrent"],
-    )
+    regions = {
+        name: record.part(f"regions of {name}", partial(measure_regions, data))
+        for name, data in models_with_branches().items()
+    }
+    every = [one for found in regions.values() for one in found]
+    concurrent = {
+        "models": figures,
+        "two_models": together,
+        "regions": regions,
+        **counted(figures.values()),
+        "of_regions": counted(every),
+    }
+    _print_placement(placement)
+    _print_concurrent({**figures, "two models": together}, regions)
+    result = {"placement": placement, "concurrent": concurrent}
+    record.finish(result | {"aims": aims(placement, concurrent)}, ["aims"])
+
+
+def aims(placement: Mapping[str, Any], concurrent: Mapping[str, Any]) -> dict[str, Any]:
+    """What the figures come to: where the rule is the best of the policies, and whether what is chosen is."""
+    best: dict[str, str] = {}
+    for name in ("mean_wait_ms", "p99_wait_ms", "fairness"):
+        won = [_is_best(placement, place, name) for place in _places(placement)]
+        best[name] = f"best or equal on {sum(won)} of {len(won)}"
+    told = ("decisions_right", "share_right", "told_apart", "in_streams", "never_slower", "least_ratio")
+    return {
+        "expected_wait": best,
+        "models": {name: concurrent[name] for name in told},
+        "regions": {name: concurrent["of_regions"][name] for name in told},
+    }
+
+
+def _places(placement: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Workload and number of engines."""
+    mine = placement.get("expected_wait", {})
+    return [(workload, engines) for workload, found in mine.items() for engines in found]
+
+
+def _is_best(placement: Mapping[str, Any], place: tuple[str, str], name: str) -> bool:
+    workload, engines = place
+    sign = -1 if name == "fairness" else 1
+    by_policy = {policy: sign * found[workload][engines][name] for policy, found in placement.items()}
+    least = min(by_policy.values())
+    return by_policy["expected_wait"] <= least + EQUAL * abs(least)
+
+
+def _print_placement(placement: Mapping[str, Any]) -> None:
+    """Waits in ms; how far off they were expected, in the median and at the 90th percentile."""
+    for workload, engines in _places(placement):
+        for policy, found in placement.items():
+            one = found[workload][engines]
+            waits = f"mean {one['mean_wait_ms']:9.4f} ms, p99 {one['p99_wait_ms']:9.3f} ms"
+            fair = f"fairness {one['fairness']:.2f} (tenants {one['fairness_of_tenants']:.2f})"
+            error, ratio = one["expected"]["error_ms"], one["expected"]["ratio"]
+            expected = (
+                f"expected off by {error['median']} ms (p90 {error['p90']}), {ratio} of what was waited"
+            )
+            print(f"{workload:9} {engines:>3} engines, {policy:14}: {waits}, {fair}, {expected}")
+
+
+def _print_concurrent(
+    models: Mapping[str, Mapping[str, Any]], regions: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> None:
+    """Sequential ÷ concurrent of each, with its interval, and what was chosen."""
+    of_regions = {
+        f"{name}, region {at}": one for name, found in regions.items() for at, one in enumerate(found)
+    }
+    for name, one in {**models, **of_regions}.items():
+        ratio = "not cut" if one["ratio"] is None else "{} [{}, {}]".format(*one["ratio"])
+        chosen = f", chosen: {one['chosen']}, right: {one['right']}" if "chosen" in one else ""
+        print(f"{name:24}: sequential ÷ concurrent {ratio}{chosen}")
 
 
 def measure_placement() -> dict[str, Any]:

@@ -6,20 +6,23 @@ which times for itself, before); ``right``: whether that is the faster one, or n
 difference; ``chosen_ratio``: sequential ÷ chosen. A bench asks no service, so there are no kernels: it is
 ONNX Runtime's nodes either way.
 
+Of each of a model's regions (:mod:`bench.streams.regions`), by themselves, the same.
+
 Of two models: the time of both, one after the other with all threads, ÷ at once on engines of one thread.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from bench.conf import conf
 from bench.models.made_models import encoder, two_tower
-from opatlas.given_model import random_inputs
+from bench.streams.regions import branching_regions
+from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.noise import MARGIN
 from opatlas.plan.choosing import choose
@@ -34,8 +37,10 @@ from tuning.graph.samples import sample_model
 
 THREADS = 2
 BUDGET_S = 200.0
-CHOOSING, TIMING = 1 / 25, 1 / 8
+CHOOSING, TIMING = 1 / 25, 1 / 10
 """Of it, for each model: what a session would do, and the figures. Loading and profiling come to it."""
+CHOOSING_REGION, TIMING_REGION = 1 / 100, 1 / 80
+"""The same of each region."""
 PLACE = ("t1:bench", "s1:bench")
 SLOWER = 0.02
 """So much slower than sequential, what is chosen must never be."""
@@ -83,6 +88,12 @@ def measure_model(data: bytes, choosing_s: float = 0.0, timing_s: float = 0.0) -
     return _figures(found, plan.stream_count, in_streams) | {"failed": failed}
 
 
+def measure_regions(data: bytes) -> list[dict[str, Any]]:
+    """Of each region of a model, in order."""
+    budgets = CHOOSING_REGION * budget_s(), TIMING_REGION * budget_s()
+    return [measure_model(region, *budgets) for region in branching_regions(ModelGraph(data))]
+
+
 def _built(graph: ModelGraph, plan: ModelPlan) -> Executor:
     return Executor(graph, plan, _no_kernel, threads=THREADS)
 
@@ -103,6 +114,13 @@ def _figures(found: Mapping[str, TimedInTurns], streams: int, in_streams: bool) 
         # Wrong is only what the interval rules out, beyond what is called a difference.
         "right": gain.high >= 1 - MARGIN if in_streams else gain.low <= 1 + MARGIN,
     }
+
+
+def _is_told_apart(one: Mapping[str, Any]) -> bool:
+    if one["ratio"] is None:
+        return False
+    _, low, high = one["ratio"]
+    return bool(low > 1 + MARGIN or high < 1 - MARGIN)
 
 
 def measure_two_models(one: bytes, other: bytes, timing_s: float = 0.0) -> dict[str, Any]:
@@ -142,12 +160,16 @@ def measure_two_models(one: bytes, other: bytes, timing_s: float = 0.0) -> dict[
     }
 
 
-def counted(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Over all models: decisions that are right, and the chosen one's least gain, which is never to be below
-    1 - ``SLOWER``."""
-    ratios = [one["chosen_ratio"] for one in figures.values()]
+def counted(figures: Collection[Mapping[str, Any]]) -> dict[str, Any]:
+    """Over models, or regions: decisions that are right, of how many the two ways could be told apart, and
+    the chosen one's least gain, which is never to be below 1 - ``SLOWER``."""
+    ratios = [one["chosen_ratio"] for one in figures]
+    right = sum(one["right"] for one in figures)
     return {
-        "decisions_right": f"{sum(one['right'] for one in figures.values())} of {len(figures)}",
+        "decisions_right": f"{right} of {len(figures)}",
+        "share_right": round(right / len(figures), 3) if figures else None,
+        "told_apart": sum(_is_told_apart(one) for one in figures),
+        "in_streams": sum(one["chosen"] > 1 for one in figures),
         "never_slower": min(ratios, default=math.nan) >= 1 - SLOWER,
         "least_ratio": min(ratios, default=None),
     }

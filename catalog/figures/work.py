@@ -170,7 +170,7 @@ WORK: tuple[Figure, ...] = (
         "miss_worth",
         "Worth",
         "µs of expected saving",
-        "What exploring a miss would be expected to save, as the decider reckons it now.",
+        "What exploring a miss would be expected to save, as the service reckons it now.",
         "calls × roughly estimated time × gain so far of its op type (a tenth where it was only named as"
         " related)",
         "Miss, Best",

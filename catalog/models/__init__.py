@@ -49,6 +49,8 @@ from catalog.models.predicted import PredictorNetwork, Succession
 from catalog.models.recalled import Recall
 from catalog.models.rollups import (
     EVERYBODY,
+    STANDINGS,
+    TRAFFIC,
     Grain,
     OperatorTotal,
     Rollup,

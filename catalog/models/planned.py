@@ -18,6 +18,8 @@ class StoredPlan(models.Model):
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="plans")
     given = models.ForeignKey(Model, models.CASCADE, null=True, related_name="plans")
     key = models.CharField(max_length=80)  # the model's: "m1:…"
+    # Where the plan is of a model's simpler form, that model's own key: who asked has said so.
+    original = models.CharField(max_length=80, blank=True, default="", db_default="")
     target = models.ForeignKey(Target, models.CASCADE, related_name="+")
     setting = models.ForeignKey(Setting, models.CASCADE, related_name="+")
     passes = ExactJSONField()  # names, in their order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -116,6 +117,10 @@ class Standing(models.Model):
         ]
 
 
+TRAFFIC, STANDINGS = "traffic", "standings"
+"""Names of rollups that make other rows, too."""
+
+
 class Rollup(models.Model):
     """When a whole rollup was last made, and what that cost; figures that need no rows of their own."""
 
@@ -125,9 +130,15 @@ class Rollup(models.Model):
     facts = ExactJSONField(default=dict)
 
     @classmethod
-    def facts_of(cls, name: str) -> dict[str, Any]:
-        """What was noted with a rollup; empty before it was ever made."""
-        return cls.objects.filter(name=name).values_list("facts", flat=True).first() or {}
+    def noted(cls, *names: str) -> dict[str, Rollup]:
+        """These, as far as they were ever made: one statement for who wants the facts of several."""
+        return {row.name: row for row in cls.objects.filter(name__in=names)}
+
+    @classmethod
+    def facts_of(cls, name: str, noted: Mapping[str, Rollup] | None = None) -> dict[str, Any]:
+        """What was noted with a rollup; empty before it was ever made. ``noted``: read already."""
+        row = (cls.noted(name) if noted is None else noted).get(name)
+        return row.facts if row else {}
 
     @classmethod
     def is_due(cls, name: str, every_s: float, share: float = 0.05) -> bool:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from catalog.errors import RequestError
 from catalog.models import ApiKey, Membership, Organisation
 from catalog.people.keys import SCOPES, create_api_key
-from catalog.viewing import ADMINISTER, APPROVE, BILL, NOBODY, OPERATE, Viewer, viewer_of
+from catalog.viewing import ADMINISTER, APPROVE, BILL, NOBODY, OPERATE, SUBMIT, Viewer, viewer_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -29,7 +29,7 @@ _ASKED: dict[str, frozenset[str]] = {
     "lookup": frozenset(),
     "models": frozenset(),
     "operate": frozenset({OPERATE}),
-    "kernels": frozenset({OPERATE, APPROVE}),
+    "kernels": SUBMIT,
     "approve": frozenset({APPROVE}),
     "billing": frozenset({BILL}),
     "admin": frozenset({ADMINISTER}),

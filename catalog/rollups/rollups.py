@@ -14,11 +14,10 @@ from django.db import connection
 
 from catalog.conf import conf
 from catalog.file_lock import only_one
-from catalog.models import Rollup
+from catalog.models import STANDINGS, TRAFFIC, Rollup
 from catalog.rollups import standings, traffic_rollups
 
-_TRAFFIC, _STANDINGS = "traffic", "standings"
-_STANDINGS_EVERY_S = 10.0
+STANDINGS_EVERY_S = 10.0
 _LOCK = 0x0A7_1A5  # PostgreSQL's advisory locks are numbers
 _WAIT_S = 60.0
 
@@ -38,9 +37,9 @@ def keep_rollups_fresh() -> None:
     with _only_one() as alone:
         if not alone:
             return
-        if Rollup.is_due(_TRAFFIC, 0.0):
+        if Rollup.is_due(TRAFFIC, 0.0):
             _refresh_traffic()
-        if Rollup.is_due(_STANDINGS, _STANDINGS_EVERY_S):
+        if Rollup.is_due(STANDINGS, STANDINGS_EVERY_S):
             _refresh_standings()
 
 
@@ -58,14 +57,14 @@ def rebuild_rollups() -> None:
 def _refresh_traffic(anyway: bool = False) -> None:
     began = time.monotonic()
     if traffic_rollups.refresh() or anyway:
-        Rollup.note(_TRAFFIC, began, reuse=traffic_rollups.reuse())
+        Rollup.note(TRAFFIC, began, reuse=traffic_rollups.reuse())
 
 
 def _refresh_standings(anyway: bool = False) -> None:
     began = time.monotonic()
     seen = standings.fingerprint()
-    if anyway or Rollup.facts_of(_STANDINGS).get("fingerprint") != seen:
-        Rollup.note(_STANDINGS, began, **standings.rebuild(), fingerprint=seen)
+    if anyway or Rollup.facts_of(STANDINGS).get("fingerprint") != seen:
+        Rollup.note(STANDINGS, began, **standings.rebuild(), fingerprint=seen)
 
 
 @contextmanager

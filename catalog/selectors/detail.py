@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import NamedTuple
 
 from django.db.models import Prefetch, Q
 
 from catalog import models
+from catalog.fields import numbers_in
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class RankedImplementation:
     """An implementation with its evidence, and its rank where it is its route's best.
 
     The evidence of a best is what it was chosen by and is served with, of others the newest. ``samples``:
-    how many it is made of. ``equal``: not told apart from the fastest in the race that decided.
+    how many it is made of. ``equal``: not told apart from the fastest in the race that decided. ``evidence``:
+    all there is, the newest first.
     """
 
     implementation: models.Implementation
@@ -42,18 +48,7 @@ class RankedImplementation:
     rank: int | None
     samples: int = 0
     equal: bool = False
-
-
-def places(operator: models.Operator, visible: Q) -> list[Place]:
-    """Where anything is known of it, the place with the newest best first, then where it was asked for."""
-    pairs: dict[tuple[int, int], None] = {}
-    for table, newest in ((models.Best, "-published_at"), (models.Miss, "-last_asked_at")):
-        found = table._default_manager.filter(visible, operator=operator).order_by(newest)
-        for pair in found.values_list("target_id", "setting_id"):
-            pairs.setdefault(pair)
-    targets = models.Target.objects.in_bulk([target for target, _ in pairs])
-    settings = models.Setting.objects.in_bulk([setting for _, setting in pairs])
-    return [Place(targets[target], settings[setting]) for target, setting in pairs]
+    evidence: Sequence[models.Measurement] = ()
 
 
 @dataclass(frozen=True)
@@ -65,56 +60,75 @@ class PlacedBest:
     times_the_fastest: float
 
 
-def bests(operator: models.Operator, visible: Q) -> list[PlacedBest]:
-    """Of every place that has one, the fastest first; where several scopes have one, the faster."""
-    found = models.Best.objects.filter(visible, operator=operator, rank=0)
-    rows = found.select_related("target", "setting", "measurement").defer("measurement__samples_us")
-    rows = rows.order_by("median_us", "pk")
-    fastest: dict[tuple[int, int], models.Best] = {}
-    for row in rows:
-        fastest.setdefault((row.target_id, row.setting_id), row)
-    least = min((row.median_us for row in fastest.values()), default=0.0)
-    return [
-        PlacedBest(Place(row.target, row.setting), row, row.median_us / least if least else 1.0)
-        for row in fastest.values()
-    ]
+@dataclass(frozen=True)
+class ShownOperator:
+    """What is known of an operator, of what ``visible`` (``viewer.shown()``) lets through. Its bests are read
+    once, for all of this."""
+
+    operator: models.Operator
+    visible: Q
+
+    @cached_property
+    def _bests(self) -> list[models.Best]:
+        """Of every place, route and scope, the newest first."""
+        found = models.Best.objects.filter(self.visible, operator=self.operator)
+        rows = found.select_related("measurement").defer("measurement__samples_us")
+        return list(rows.order_by("-published_at"))
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Where anything is known of it: where the newest best is first, then where it was asked for."""
+        missed = models.Miss.objects.filter(self.visible, operator=self.operator).order_by("-last_asked_at")
+        pairs = dict.fromkeys((row.target_id, row.setting_id) for row in self._bests)
+        pairs |= dict.fromkeys(missed.values_list("target_id", "setting_id"))
+        targets = models.Target.objects.in_bulk([target for target, _ in pairs])
+        settings = models.Setting.objects.in_bulk([setting for _, setting in pairs])
+        return [Place(targets[target], settings[setting]) for target, setting in pairs]
+
+    @cached_property
+    def bests(self) -> list[PlacedBest]:
+        """Of every place that has one, the fastest first; where several scopes have one, the faster."""
+        fastest: dict[tuple[int, int], models.Best] = {}
+        for row in sorted(self._bests, key=lambda row: (row.median_us, row.pk)):
+            if row.rank == 0:
+                fastest.setdefault((row.target_id, row.setting_id), row)
+        least = min((row.median_us for row in fastest.values()), default=0.0)
+        places = {(one.target.pk, one.setting.pk): one for one in self.places}
+        return [
+            PlacedBest(places[pair], row, row.median_us / least if least else 1.0)
+            for pair, row in fastest.items()
+        ]
+
+    def implementations(self, place: Place) -> list[RankedImplementation]:
+        """All that was made there and is not revoked: by rank, then the others by ratio. Code is left
+        unread."""
+        newest = models.Measurement.objects.order_by("-created_at", "-pk").defer("samples_us")
+        newest = newest.annotate(samples=numbers_in("samples_us"))
+        made = models.Implementation.objects.filter(self.visible, place.filter, operator=self.operator)
+        found = (
+            made.filter(revoked_at=None)
+            .select_related("environment", "artifact")
+            .defer("schedule", "source", "candidate", "artifact__manifest")
+            .prefetch_related(Prefetch("measurements", queryset=newest, to_attr="evidence"))
+        )
+        seated = {row.implementation_id: row for row in self._bests}
+        never = float("inf")
+        return sorted(
+            (_made(one, seated.get(one.pk)) for one in found),
+            key=lambda one: (
+                never if one.rank is None else one.rank,
+                -one.measurement.ratio_to_default if one.measurement else never,
+            ),
+        )
 
 
-def implementations(operator: models.Operator, place: Place, visible: Q) -> list[RankedImplementation]:
-    """All that was made and is not revoked: by rank, then the others by ratio. Code is left unread."""
-    newest = models.Measurement.objects.order_by("-created_at", "-pk").defer("samples_us")
-    found = (
-        models.Implementation.objects.filter(visible, place.filter, operator=operator, revoked_at=None)
-        .select_related("environment", "artifact")
-        .defer("schedule", "source", "candidate", "artifact__manifest")
-        .prefetch_related(Prefetch("measurements", queryset=newest, to_attr="evidence"))
-    )
-    bests = models.Best.objects.filter(visible, place.filter, operator=operator)
-    seated = {
-        number: seat
-        for number, *seat in bests.values_list("implementation_id", "rank", "measurement_id", "equal")
-    }
-    made = [_made(one, *seated.get(one.pk, (None, None, False))) for one in found]
-    measured = [one.measurement.pk for one in made if one.measurement]
-    samples = models.Measurement.objects.filter(pk__in=measured).values_list("pk", "samples_us")
-    counts = {number: len(taken) for number, taken in samples}
-    made = [replace(one, samples=counts[one.measurement.pk]) if one.measurement else one for one in made]
-    never = float("inf")
-    return sorted(
-        made,
-        key=lambda one: (
-            never if one.rank is None else one.rank,
-            -one.measurement.ratio_to_default if one.measurement else never,
-        ),
-    )
-
-
-def _made(
-    implementation: models.Implementation, rank: int | None, chosen_by: int | None, equal: bool
-) -> RankedImplementation:
+def _made(implementation: models.Implementation, seat: models.Best | None) -> RankedImplementation:
     evidence: list[models.Measurement] = implementation.evidence  # type: ignore[attr-defined]
-    chosen = next((one for one in evidence if one.pk == chosen_by), None)
-    return RankedImplementation(implementation, chosen or next(iter(evidence), None), rank, equal=equal)
+    chosen = next((one for one in evidence if seat and one.pk == seat.measurement_id), None)
+    measurement = chosen or next(iter(evidence), None)
+    samples = measurement.samples if measurement else 0  # type: ignore[attr-defined]  # annotated
+    rank, equal = (seat.rank, seat.equal) if seat else (None, False)
+    return RankedImplementation(implementation, measurement, rank, samples, equal, evidence)
 
 
 def miss(operator: models.Operator, place: Place, visible: Q) -> models.Miss | None:
@@ -122,9 +136,22 @@ def miss(operator: models.Operator, place: Place, visible: Q) -> models.Miss | N
     return found.order_by("-last_asked_at").first()
 
 
-def history(operator: models.Operator, place: Place, visible: Q, limit: int = 20) -> list[models.BestChange]:
-    """Who became the winner, the newest first."""
-    found = models.BestChange.objects.filter(visible, place.filter, operator=operator)
-    code = [f"{end}__{name}" for end in ("before", "after") for name in ("schedule", "source", "candidate")]
-    rows = found.select_related("before", "after__environment").defer(*code)
-    return list(rows.order_by("-created_at", "-pk")[:limit])
+class ChangedBest(NamedTuple):
+    """Who became the winner when, in whose place, and why; None: nobody was it before, or is left."""
+
+    created_at: datetime
+    reason: str
+    before_route: str | None
+    implementation_id: int | None
+    route: str | None
+    method: str | None
+    label: str | None
+    versions: Mapping[str, str] | None  # that the implementation was made with
+
+
+def history(operator: models.Operator, place: Place, visible: Q, limit: int) -> list[ChangedBest]:
+    """The newest first."""
+    rows = models.BestChange.objects.filter(visible, place.filter, operator=operator)
+    named = [f"after__{name}" for name in ("route", "method", "label", "environment__versions")]
+    said = rows.values_list("created_at", "reason", "before__route", "after", *named)
+    return [ChangedBest(*row) for row in said.order_by("-created_at", "-pk")[:limit]]

@@ -238,6 +238,11 @@ def _said_by_clients(listed: Sequence[models.Job]) -> dict[int, dict[str, int]]:
     return {row.pop("job"): row for row in days.annotate(**sums)}
 
 
+Places = Sequence[tuple[int, int]]
+"""Targets and settings: where a job runs (:func:`places_of`). Who asks several things of one job gives them
+to each; otherwise each reads them."""
+
+
 def places_of(job: models.Job) -> list[tuple[int, int]]:
     """(target, setting) where the job was served, or, if it never was, where its misses are."""
     served = list(models.JobPlace.objects.filter(job=job).values_list("target", "setting")[:50])
@@ -247,16 +252,17 @@ def places_of(job: models.Job) -> list[tuple[int, int]]:
     return list(models.Miss.objects.filter(mine).values_list("target", "setting").distinct()[:50])
 
 
-def coverage(job: models.Job, withheld: Mapping[int, str]) -> Coverage:
+def coverage(job: models.Job, withheld: Mapping[int, str], places: Places | None = None) -> Coverage:
     """What the job asked for so far and would hit now, in calls and in operators. ``withheld``: of operators
     whose best it does not get until it is paid, the price in words."""
+    places = places_of(job) if places is None else places
     asked = models.JobOperator.objects.filter(job=job)
     weight = F("hit_calls") + F("miss_calls")
     everything = asked.aggregate(n=Count("pk"), c=Sum(weight))
-    bests = bests_of(job).filter(operator=OuterRef("operator"))
+    bests = bests_of(job, places).filter(operator=OuterRef("operator"))
     uncovered = asked.filter(~Exists(bests)).annotate(weight=weight).values_list("operator", "weight")
     left = list(uncovered.order_by("-weight", "pk")[: MOST_UNCOVERED + 1])
-    missing = _missing(job, left[:MOST_UNCOVERED])
+    missing = _missing(job, left[:MOST_UNCOVERED], places)
     beyond_n, beyond_calls = len(left), sum(calls for _, calls in left)
     if len(left) > MOST_UNCOVERED:  # counted where it was not read to its end
         every = asked.filter(~Exists(bests)).aggregate(n=Count("pk"), c=Sum(weight))
@@ -286,8 +292,8 @@ def _held(asked: QuerySet[models.JobOperator], withheld: Mapping[int, str]) -> l
     return sorted(made, key=lambda one: (-one.calls, one.reason))
 
 
-def _missing(job: models.Job, left: Sequence[tuple[int, float]]) -> list[Missing]:
-    misses = _nearest(job, models.Miss.objects.filter(operator__jobs__job=job))
+def _missing(job: models.Job, left: Sequence[tuple[int, float]], places: Places) -> list[Missing]:
+    misses = _nearest(job, models.Miss.objects.filter(operator__jobs__job=job), places)
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])
     for operator, calls in left:
         counts = sums[_why(misses.get(operator))]
@@ -334,7 +340,11 @@ SORTS = {"saved": "saved_us", "calls": "weight", "misses": "misses", "recent": "
 
 
 def asked_for(
-    job: models.Job, sort: str = "-calls", status: str = "", withheld: Iterable[int] = ()
+    job: models.Job,
+    sort: str = "-calls",
+    status: str = "",
+    withheld: Iterable[int] = (),
+    places: Places | None = None,
 ) -> QuerySet[models.JobOperator]:
     """A job's operators; ``status``: "hit", "withheld" or "miss", as they are now. ``-`` sorts downwards."""
     sign, column = "-" if sort.startswith("-") else "", SORTS[sort.removeprefix("-")]
@@ -342,7 +352,7 @@ def asked_for(
     if status == WITHHELD:
         found = found.filter(operator__in=list(withheld))
     elif status:
-        known = Exists(bests_of(job).filter(operator=OuterRef("operator")))
+        known = Exists(bests_of(job, places).filter(operator=OuterRef("operator")))
         found = (
             found.filter(known).exclude(operator__in=list(withheld))
             if status == "hit"
@@ -352,17 +362,22 @@ def asked_for(
 
 
 def operator_rows(
-    job: models.Job, withheld: Mapping[int, str], page: Iterable[models.JobOperator]
+    job: models.Job,
+    withheld: Mapping[int, str],
+    page: Iterable[models.JobOperator],
+    places: Places | None = None,
 ) -> list[OperatorRow]:
-    """What is known now of one page's operators: three statements. ``withheld`` as in :func:`coverage`."""
+    """What is known now of one page's operators: two statements. ``withheld`` as in :func:`coverage`."""
+    places = places_of(job) if places is None else places
     listed = list(page)
     ids = [row.operator_id for row in listed]
     # Where several places know it: the slowest against its own default, so that nothing is promised.
     bests = {
         best.operator_id: best
-        for best in bests_of(job).filter(operator__in=ids).order_by("-ratio_to_default")
+        for best in bests_of(job, places).filter(operator__in=ids).order_by("-ratio_to_default")
     }
-    misses = _nearest(job, models.Miss.objects.filter(operator__in=[pk for pk in ids if pk not in bests]))
+    unknown = [pk for pk in ids if pk not in bests]
+    misses = _nearest(job, models.Miss.objects.filter(operator__in=unknown), places)
     made = []
     for row in listed:
         best = bests.get(row.operator_id)
@@ -378,17 +393,17 @@ def operator_rows(
     return made
 
 
-def bests_of(job: models.Job) -> QuerySet[models.Best]:
+def bests_of(job: models.Job, places: Places | None = None) -> QuerySet[models.Best]:
     """The winners that the job would get, where it runs."""
     scopes = [models.SHARED, f"org:{job.organisation_id}"]
-    return models.Best.objects.filter(_here(job), rank=0, scope__in=scopes)
+    here = _here(places_of(job) if places is None else places)
+    return models.Best.objects.filter(here, rank=0, scope__in=scopes)
 
 
-def _nearest(job: models.Job, misses: QuerySet[models.Miss]) -> dict[int, tuple[str, str]]:
+def _nearest(job: models.Job, misses: QuerySet[models.Miss], places: Places) -> dict[int, tuple[str, str]]:
     """Operator → state and reason of its miss that the job may see: the latest where the job runs before any
     other."""
     scopes = [models.SHARED, f"org:{job.organisation_id}"]
-    places = set(places_of(job))
     found: dict[int, tuple[bool, tuple[str, str]]] = {}
     latest = misses.filter(scope__in=scopes).order_by("-pk")[:MOST_MISSES]
     named = latest.values_list("operator", "target", "setting", "state", "reason")
@@ -400,9 +415,9 @@ def _nearest(job: models.Job, misses: QuerySet[models.Miss]) -> dict[int, tuple[
     return {operator: miss for operator, (_, miss) in found.items()}
 
 
-def _here(job: models.Job) -> Q:
-    """In the places of the job; everywhere where none is known."""
+def _here(places: Places) -> Q:
+    """In these places; everywhere where none is known."""
     here = Q()
-    for target, setting in places_of(job):
+    for target, setting in places:
         here |= Q(target=target, setting=setting)
     return here

@@ -11,6 +11,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from catalog import models
 from catalog.search import Words
+from catalog.selectors.parts import taken
 from catalog.selectors.traffic import Lookups
 from catalog.viewing import Viewer
 
@@ -79,12 +80,7 @@ class Found:
 
     def ids(self, start: int, stop: int) -> list[int]:
         """Numbers of the operators at these places."""
-        first, *rest = self._parts
-        found = list(first[start:stop])
-        if rest and len(found) < stop - start:
-            begin = max(0, start - first.order_by().count()) if start and not found else 0
-            found += rest[0][begin : begin + stop - start - len(found)]
-        return found
+        return taken(self._parts, start, stop)
 
     def __getitem__(self, places: slice) -> list[models.Operator]:
         return by_ids(self.ids(places.start or 0, places.stop))
@@ -198,7 +194,7 @@ def kinds() -> tuple[list[tuple[str, int]], list[str]]:
 
     From the facts noted with the standings, where there are any: counting a catalogue takes a while.
     """
-    noted = models.Rollup.facts_of("standings")
+    noted = models.Rollup.facts_of(models.STANDINGS)
     counted = noted["kinds"] if "kinds" in noted else counted_kinds()
     types: Counter[str] = Counter()
     for op_type, _, n in counted:

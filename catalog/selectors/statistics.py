@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from django.db.models import Sum
 
 from catalog import models
-from catalog.models import SHARED, Grain
+from catalog.models import SHARED, STANDINGS, TRAFFIC, Grain
 from catalog.selectors.traffic import Lookups, Saving
 from catalog.timerange import TimeRange
 from catalog.viewing import Viewer
@@ -43,6 +44,9 @@ class Traffic(Lookups, Saving):
     def reuse_rate(self) -> float | None:
         return self.reused_hits / self.hits if self.hits else None
 
+
+Noted = Mapping[str, models.Rollup]
+"""Rollups by their names: who wants the facts of several has read them already, by one statement."""
 
 _COLUMNS = tuple(Traffic.__dataclass_fields__)
 
@@ -129,9 +133,9 @@ def began(viewer: Viewer) -> datetime | None:
     return rows.order_by("start").values_list("start", flat=True).first()
 
 
-def catalogue(viewer: Viewer) -> CatalogueFigures:
+def catalogue(viewer: Viewer, noted: Noted | None = None) -> CatalogueFigures:
     """From the facts that were noted when the standings were made."""
-    facts = models.Rollup.facts_of("standings")
+    facts = models.Rollup.facts_of(STANDINGS, noted)
     seen = [fact for scope, fact in facts.get("scopes", {}).items() if _is_shown(viewer, scope)]
     winners = sum(fact["winners"] for fact in seen)
     wins: Counter[str] = Counter()
@@ -146,16 +150,10 @@ def catalogue(viewer: Viewer) -> CatalogueFigures:
     )
 
 
-def reuse(viewer: Viewer) -> ReuseFigures:
+def reuse(viewer: Viewer, noted: Noted | None = None) -> ReuseFigures:
     """From the facts that were noted when the operators' totals were made."""
-    return reuse_and_age(viewer)[0]
-
-
-def reuse_and_age(viewer: Viewer) -> tuple[ReuseFigures, datetime | None]:
-    """:func:`reuse` and :func:`rolled_up_at`, read once."""
-    row = models.Rollup.objects.filter(name="traffic").values_list("facts", "made_at").first()
-    facts, made_at = row or ({}, None)
-    return ReuseFigures(**facts.get("reuse", {}).get(viewer.tenant, {})), made_at
+    facts = models.Rollup.facts_of(TRAFFIC, noted)
+    return ReuseFigures(**facts.get("reuse", {}).get(viewer.tenant, {}))
 
 
 def jobs_served(viewer: Viewer) -> int:
@@ -165,7 +163,7 @@ def jobs_served(viewer: Viewer) -> int:
 
 def rolled_up_at() -> datetime | None:
     """When lookups were last rolled up: what is younger shows later."""
-    return models.Rollup.objects.filter(name="traffic").values_list("made_at", flat=True).first()
+    return models.Rollup.objects.filter(name=TRAFFIC).values_list("made_at", flat=True).first()
 
 
 def _is_shown(viewer: Viewer, scope: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.contrib.auth.models import User
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
+from catalog.selectors.parts import taken
 from catalog.viewing import Viewer
 from dashboard.notifications.models import (
     Happening,
@@ -59,6 +60,21 @@ def inbox(
     return rows.order_by(unread_first, "-pk")
 
 
+class Inbox:
+    """The same, to be counted up to a bound and sliced: somebody has tens of thousands, of whom one page is
+    shown."""
+
+    def __init__(self, rows: QuerySet[Notification]) -> None:
+        self._rows = rows.order_by("-pk")
+
+    def count_up_to(self, bound: int) -> int:
+        return self._rows.order_by()[:bound].count()
+
+    def __getitem__(self, places: slice) -> list[Notification]:
+        parts = self._rows.filter(read_at=None), self._rows.filter(read_at__isnull=False)
+        return taken(parts, places.start, places.stop)
+
+
 def unread(user: User) -> int:
     """How many are unread, up to a hundred: one short statement on every page."""
     return Notification.objects.filter(user=user, shown=True, read_at=None)[:UNREAD_COUNTED].count()
@@ -66,7 +82,7 @@ def unread(user: User) -> int:
 
 def subscriptions(user: User) -> QuerySet[Subscription]:
     """A person's own, the newest first."""
-    return Subscription.objects.filter(user=user).select_related("operator", "job", "model").order_by("-pk")
+    return Subscription.objects.filter(user=user).order_by("-pk")
 
 
 def problems(user: User) -> list[NotificationMessage]:

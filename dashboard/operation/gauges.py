@@ -27,10 +27,9 @@ from dashboard.billing.models import Account, LedgerDay, LedgerEntry
 from dashboard.notifications.models import MessageState, NotificationMessage
 from dashboard.operation.models import ChoreRun
 from dashboard.webhooks.models import Delivery, DeliveryState, Endpoint
-from tuning.models import Exploration, Stage, State, Worker
+from tuning.models import Exploration, Stage, State
 from tuning.priority import priority_name
-from tuning.queue.clock import alive
-from tuning.statistics.workers import silent_targets
+from tuning.statistics.workers import fleet, silent_targets
 
 KEPT_S = 5.0
 
@@ -94,10 +93,10 @@ def _explorations() -> Iterator[Metric]:
 
 
 def _workers() -> Iterator[Metric]:
-    seen = Worker.objects.filter(alive())
-    counts = dict(seen.values_list("target__capability").annotate(Count("pk")).order_by())
+    of = fleet()
+    counts = Counter(one.target.capability for one in of.live)
     yield _by("opatlas_workers_alive", "Workers seen lately.", "capability", counts)
-    lost = Counter(one.capability for one in silent_targets())
+    lost = Counter(one.capability for one in silent_targets(of))
     unserved = "Targets whose workers fell silent, and that no other serves."
     yield _by("opatlas_targets_silent", unserved, "capability", lost)
 

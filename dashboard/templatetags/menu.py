@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 
 from catalog.viewing import APPROVE
-from dashboard.notifications.alerts.selectors import firing
+from dashboard.notifications.alerts.selectors import open_alerts
 from dashboard.web.menu import groups_for
 from tuning.kernels.selectors import undecided_for
 
@@ -24,7 +24,7 @@ def menu(context: template.Context) -> list[Any]:
 def alerts_firing(context: template.Context) -> int:
     """How many alerts nobody has taken up, of those that the reader sees."""
     known = context.get("alerts_firing")  # a page that says it has counted already
-    return int(known) if known is not None else firing(context["request"].viewer)
+    return int(known) if known is not None else open_alerts(context["request"].viewer).firing
 
 
 @register.simple_tag(takes_context=True)

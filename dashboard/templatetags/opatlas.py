@@ -16,9 +16,10 @@ from django.utils.safestring import SafeString
 
 from catalog.default_names import default_name
 from catalog.models import Setting
-from dashboard.web import wording
+from dashboard.web import asked, wording
 from dashboard.web.addresses import address
-from dashboard.web.markup import filled
+from dashboard.web.markup import escaped, filled
+from dashboard.web.menu import section_of
 
 register = template.Library()
 
@@ -39,6 +40,13 @@ for _name in ("ratio", "percent", "compact", "quantity", "significant", "scienti
 register.filter("short_key", wording.short_key)
 register.filter("default_name", default_name)
 register.filter("on", Setting.on)
+
+
+@register.simple_tag(takes_context=True)
+def strange_names(context: template.Context) -> str:
+    """What is said of what the address asks for, and the page does not know."""
+    return asked.strange_names(context["request"])
+
 
 _MARKS = {
     ("check", "good"): "hit explored done ok alive better approved delivered enabled credit fine resolved",
@@ -62,17 +70,6 @@ _MARKS = {
 }
 """(icon, tone) → states of operators, misses, explorations and trials: a word looks alike everywhere."""
 _BADGES = {state: mark for mark, states in _MARKS.items() for state in states.split()}
-_SAID = {
-    "dead": "given up",
-    "promoted": "exploring",
-    "awaiting": "awaiting approval",
-    "died": "worker gone",
-    "not_reproduced": "could not be reproduced",
-    "unchecked": "could not be checked",
-    "grave": "look closely",
-    "serious": "ask why",
-    "note": "good to know",
-}
 
 
 @register.simple_tag
@@ -97,12 +94,15 @@ def icon(name: str) -> SafeString:
     )
 
 
+register.filter("said", wording.state)
+
+
 @register.simple_tag
 @functools.lru_cache(maxsize=_MARKS_KEPT, typed=True)
 def badge(state: str, text: str = "") -> SafeString:
     """A state as icon and word, so that colour is never all that tells it."""
     name, tone = _BADGES.get(state, ("cross", "bad"))
-    text = text or _SAID.get(state, state.replace("_", " "))
+    text = text or wording.state(state)
     return format_html('<span class="badge badge-{}">{}{}</span>', tone, icon(name), text)
 
 
@@ -127,13 +127,12 @@ def ago(moment: datetime | None) -> SafeString | str:
     """A relative time with the exact one in its title."""
     if not moment:
         return wording.NOTHING
-    utc = moment.astimezone(timezone.get_current_timezone())
-    return filled(
-        '<time datetime="{}" title="{}">{}</time>',
-        utc.isoformat(),
-        utc.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        wording.relative(moment, timezone.now()),
-    )
+    here = moment.astimezone(timezone.get_current_timezone())
+    exact = here.isoformat()
+    # Hundreds on a page: its own text has all that strftime would put together anew.
+    said = f"{exact[:10]} {exact[11:19]} {here.tzname()}"
+    told = escaped(wording.relative(moment, timezone.now()))
+    return SafeString(f'<time datetime="{exact}" title="{said}">{told}</time>')
 
 
 @register.inclusion_tag("parts/_sort_header.html", takes_context=True)
@@ -169,16 +168,26 @@ def times_100(share: float | None) -> float:
     return round((share or 0) * 100, 3)
 
 
-@register.inclusion_tag("parts/_nav_link.html", takes_context=True)
+@register.simple_tag(takes_context=True)
 def nav_link(
     context: template.Context, url_name: str, symbol: str, text: str, waiting: int = 0, why: str = ""
-) -> dict[str, Any]:
+) -> SafeString:
     """A section's link, marked where the page belongs to it; with how many of it wait for the reader, and
     why (for who listens)."""
-    href, path = address(url_name), context["request"].path
-    inside = href != address("overview") and path.startswith(href)
-    current = "page" if path == href else ("true" if inside else "")
-    return {"href": href, "symbol": symbol, "text": text, "current": current, "waiting": waiting, "why": why}
+    href = address(url_name)
+    marked = current_mark(context["request"].path, url_name)
+    counted = filled(_WAITING, waiting, why) if waiting else ""
+    return filled('<li><a href="{}"{}>{}{}{}</a></li>', href, marked, icon(symbol), text, counted)
+
+
+def current_mark(path: str, url_name: str) -> SafeString | str:
+    """What says, in a link of the navigation, that its page is open or one of its section."""
+    if section_of(path) != url_name:
+        return ""
+    return filled(' aria-current="{}"', "page" if path == address(url_name) else "true")
+
+
+_WAITING = '<span class="unread"><span class="count">{}<span class="visually-hidden"> {}</span></span></span>'
 
 
 @register.filter

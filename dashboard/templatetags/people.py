@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from catalog.models import Organisation
 from catalog.viewing import Viewer
 from dashboard.web.markup import filled
+from dashboard.web.organisations import every_organisation
 
 register = template.Library()
 MOST = 200
@@ -21,15 +22,13 @@ def organisations_to_choose(context: template.Context) -> list[tuple[int | str, 
     """(number, name) of the organisations that somebody may look at; ``""`` is all of them, for the host."""
     request = context.get("request")
     viewer: Viewer | None = getattr(request, "viewer", None)
-    if viewer is None or (not viewer.sees_all and len(viewer.roles) < 2):
+    if request is None or viewer is None or (not viewer.sees_all and len(viewer.roles) < 2):
         return []
-    rows = Organisation.objects.order_by("-host", "name")
     if not viewer.sees_all:
-        rows = rows.filter(pk__in=viewer.roles)
-    found: list[tuple[int | str, str]] = list(rows.values_list("pk", "name")[:MOST])
-    if len(found) < 2:
-        return []
-    return [("", "All"), *found] if viewer.sees_all else found
+        own = Organisation.objects.filter(pk__in=viewer.roles).order_by("-host", "name")
+        return list(own.values_list("pk", "name")[:MOST])
+    every = sorted(every_organisation(request), key=lambda one: not one.host)
+    return [("", "All"), *((one.number, one.name) for one in every[:MOST])] if len(every) > 1 else []
 
 
 @register.simple_tag

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django import template
@@ -14,12 +15,13 @@ from dashboard.templatetags.opatlas import ago, badge, method
 from dashboard.web import paging, wording
 from dashboard.web.addresses import address
 from dashboard.web.markup import escaped, filled
-from dashboard.web.tables import Column, Table, read
+from dashboard.web.tables import Column, Table, reader
 
 register = template.Library()
 
 
 @register.simple_tag
+@lru_cache(maxsize=512)
 def figure(name: str, text: str = "") -> SafeString:
     """A figure's title: its definition on hover, the page of definitions behind it. Unknown names fail."""
     known = FIGURES[name]
@@ -41,34 +43,46 @@ def table_body(context: template.Context, table: Table) -> SafeString:
     return mark_safe("".join(map(shown.row, table.rows)))
 
 
+Said = Callable[[Any], SafeString | str]
+"""A row → what a cell, or a part of one, says of it."""
+
+
 class _Shown:
-    """A table's rows on one page; what many cells share is found once."""
+    """A table's rows on one page. What a column says is put together once, as a function of the row."""
 
     def __init__(self, context: template.Context, table: Table) -> None:
         self._context, self._table = context, table
-        engine = context.template.engine  # type: ignore[union-attr]  # bound: it is being rendered
-        self._parts = {one.part: engine.get_template(one.part) for one in table.shown if one.part}
-        self._attributes: dict[tuple[str, str], str] = {}  # by the column's key and the cell's classes
+        self._cells = [self._cell(column) for column in table.shown]
 
     def row(self, row: Any) -> str:
-        cells = "".join(self._cell(row, column) for column in self._table.shown)
+        cells = "".join([cell(row) for cell in self._cells])
         return f"<tr{_row_attributes(row, self._table)}>\n        {cells}</tr>\n      "
 
-    def _cell(self, row: Any, column: Column) -> str:
-        classes = column.classes(row)
-        attributes = self._attributes.get((column.key, classes))
-        if attributes is None:
-            # Classes, and what a telephone shows before the value.
-            attributes = _said_attributes({"class": classes, "data-label": column.said_label(classes)})
-            self._attributes[column.key, classes] = attributes
-        said = self._part(row, column) if column.part else _cell(row, column, self._table, classes)
-        if column.kind == "head":
-            return f'<th scope="row"\n          {attributes}>{said}</th>\n        '
-        return f"<td{attributes}>{said}</td>\n        "
+    def _cell(self, column: Column) -> Said:
+        said = self._part(column) if column.part else _said_of(column, self._table)
+        head = column.kind == "head"
+        opens, closes = ('<th scope="row"\n          ', "</th>") if head else ("<td", "</td>")
+        before: dict[str, str] = {}  # by the cell's classes
 
-    def _part(self, row: Any, column: Column) -> str:
-        with self._context.push(row=row, column=column, table=self._table):
-            return str(self._parts[column.part].render(self._context))
+        def cell(row: Any) -> str:
+            classes = column.classes(row)
+            start = before.get(classes)
+            if start is None:
+                # Classes, and what a telephone shows before the value.
+                said_first = {"class": classes, "data-label": column.said_label(classes)}
+                start = before[classes] = f"{opens}{_said_attributes(said_first)}>"
+            return f"{start}{said(row)}{closes}\n        "
+
+        return cell
+
+    def _part(self, column: Column) -> Said:
+        part = self._context.template.engine.get_template(column.part)  # type: ignore[union-attr]  # bound
+
+        def said(row: Any) -> str:
+            with self._context.push(row=row, column=column, table=self._table):
+                return str(part.render(self._context))
+
+        return said
 
 
 def _row_attributes(row: Any, table: Table) -> str:
@@ -84,64 +98,101 @@ def _said_attributes(said: Mapping[str, str]) -> str:
     return "".join(f' {name}="{escaped(text)}"' for name, text in said.items() if text)
 
 
-def _cell(row: Any, column: Column, table: Table, classes: str) -> str:
+def _said_of(column: Column, table: Table) -> Said:
     """A value as people read it, a link where the column has one; under it what else stands in its cell."""
-    shown, target = _shown(row, column), column.link(row) if column.link else None
-    if target and column.kind == "name":
-        text = '<a class="row-link clip-name" title="{}" href="{}">{}</a>'
-        shown = filled(text, column.of(row), target, shown)
-    elif target:
-        lead = 'class="row-link" ' if "lead" in classes else ""
-        shown = f'<a {lead}href="{escaped(target)}">{escaped(shown)}</a>'
-    else:
-        shown = escaped(shown)
-    lines = table.lines.get(column.key)
-    return shown + "".join(_line(row, one) for one in lines) if lines else shown
+    value = _with_link(column) if column.link else _shown_of(column)
+    lines = [_line_of(one) for one in table.lines.get(column.key, ())]
+    if not lines:
+        return lambda row: escaped(value(row))
+    return lambda row: escaped(value(row)) + "".join([line(row) for line in lines])
 
 
-def _line(row: Any, column: Column) -> SafeString | str:
-    said, css = _shown(row, column), column.css
-    if said in (wording.NOTHING, _FAINT):
-        return ""
-    title = filled(' title="{}"', column.of(row)) if "clip" in str(css) else ""
-    return filled('<span class="sub{}"{}>{}</span>', f" {css}" if css else "", title, said)
+def _with_link(column: Column) -> Said:
+    shown, of, link = _shown_of(column), column.reads, column.link
+    assert link is not None
+
+    def said(row: Any) -> SafeString | str:
+        target = link(row)
+        if not target:
+            return shown(row)
+        if column.kind == "name":
+            text = '<a class="row-link clip-name" title="{}" href="{}">{}</a>'
+            return filled(text, of(row), target, shown(row))
+        lead = 'class="row-link" ' if "lead" in column.classes(row) else ""
+        return SafeString(f'<a {lead}href="{escaped(target)}">{escaped(shown(row))}</a>')
+
+    return said
 
 
-def _shown(row: Any, column: Column) -> SafeString | str:
-    value = column.show(row) if column.show else column.of(row)
+def _line_of(column: Column) -> Said:
+    shown, css, of = _shown_of(column), column.css, column.reads
+    classes = SafeString(escaped(f"sub {css}")) if css else "sub"
+    clipped = "clip" in str(css)
+
+    def said(row: Any) -> SafeString | str:
+        text = shown(row)
+        if text in (wording.NOTHING, _FAINT):
+            return ""
+        title = filled(' title="{}"', of(row)) if clipped else ""
+        return f'<span class="{classes}"{title}>{escaped(text)}</span>'
+
+    return said
+
+
+def _shown_of(column: Column) -> Said:
+    value_of, say = column.show or column.reads, column.say
     if column.kind == "tick":
-        return _tick(value, read(row, column.beside)) if value else ""
-    if value is None or value == "":
-        return _FAINT if column.show or column.kind in ("method", "speedup") else wording.NOTHING
-    said = escaped(value) if column.show else _said(value, row, column)
-    if said == wording.NOTHING or column.say == "{}":
-        return said
-    return filled(column.say, said)
+        return _tick(column)
+    nothing = _FAINT if column.show or column.kind in ("method", "speedup") else wording.NOTHING
+    said_of = _escaped if column.show else _said_by_kind(column)
+
+    def shown(row: Any) -> SafeString | str:
+        value = value_of(row)
+        if value is None or value == "":
+            return nothing
+        said = said_of(value, row)
+        return said if say == "{}" or said == wording.NOTHING else filled(say, said)
+
+    return shown
 
 
-def _said(value: Any, row: Any, column: Column) -> SafeString | str:
-    if column.kind == "when":
-        return ago(value) if isinstance(value, datetime) else str(value)
-    if column.kind == "badge":
-        return badge(str(value))
-    if column.kind == "method":
-        return method(str(read(row, column.beside or "method") or "library"), str(value))
-    if column.kind == "code":
-        return filled("<code>{}</code>", value)
-    if column.kind == "money":
-        return wording.money(value, str(read(row, column.beside or "currency") or ""))
-    if column.kind == "speedup":
-        bounds = [f"{column.beside}_low", f"{column.beside}_high"] if column.beside else []
-        return speedup(value, *(read(row, path) for path in bounds))
-    if column.kind == "bytes":
-        return wording.quantity(value, "B")
-    say = _NUMBERS.get(column.kind)
-    return say(value) if say else str(value)
+def _escaped(value: Any, row: Any) -> SafeString:
+    return escaped(value)
 
 
-def _tick(value: Any, name: Any) -> SafeString:
+def _said_by_kind(column: Column) -> Callable[[Any, Any], SafeString | str]:
+    """(value, row) → the value in the form of the column's kind."""
+    kind, beside = column.kind, column.beside
+    if kind == "when":
+        return lambda value, row: ago(value) if isinstance(value, datetime) else str(value)
+    if kind == "badge":
+        return lambda value, row: badge(str(value))
+    if kind == "method":
+        made_by = reader(beside or "method")
+        return lambda value, row: method(str(made_by(row) or "library"), str(value))
+    if kind == "code":
+        return lambda value, row: filled("<code>{}</code>", value)
+    if kind == "money":
+        currency = reader(beside or "currency")
+        return lambda value, row: wording.money(value, str(currency(row) or ""))
+    if kind == "speedup":
+        bounds = [reader(f"{beside}_low"), reader(f"{beside}_high")] if beside else []
+        return lambda value, row: speedup(value, *(bound(row) for bound in bounds))
+    if kind == "bytes":
+        return lambda value, row: wording.quantity(value, "B")
+    say: Callable[[Any], str] = _NUMBERS.get(kind, str)
+    return lambda value, row: say(value)
+
+
+def _tick(column: Column) -> Said:
     box = '<input type="checkbox" name="id" value="{}" form="bulk" aria-label="Choose {}">'
-    return filled(box, value, name)
+    value_of, name = column.show or column.reads, reader(column.beside)
+
+    def shown(row: Any) -> SafeString | str:
+        value = value_of(row)
+        return filled(box, value, name(row)) if value else ""
+
+    return shown
 
 
 @register.simple_tag

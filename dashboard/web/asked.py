@@ -1,4 +1,4 @@
-"""What a list's address asks for: one of what there is, or said to be none of it. Links live long, so nothing
+"""What a page's address asks for: one of what there is, or said to be none of it. Links live long, so nothing
 of them is refused; but nobody takes the whole list for the part that was meant."""
 
 from __future__ import annotations
@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from django.contrib import messages
+from django.http import HttpRequest
 
+from catalog.search_words import SearchWord, ServedBy, read_words
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.wording import shortened
+from tuning.routes.registry import ROUTES
 
 EVERYWHERE = frozenset({"page", "export", "table", "seen", "range", "since", "until", "org", "before"})
 """What lists are asked beside their filters."""
@@ -16,12 +19,33 @@ EVERYWHERE = frozenset({"page", "export", "table", "seen", "range", "since", "un
 _MOST_NAMED = 12
 
 
-def one_of(request: ViewerRequest, name: str, known: Collection[str], otherwise: str = "") -> str:
-    """The filter's value; where there is no such value the page says so, and shows ``otherwise``."""
+def text_of(request: ViewerRequest, name: str = "q", most: int = 200) -> str:
+    """What was typed there, without what no row of a database can hold."""
+    return request.GET.get(name, "").replace("\0", "").strip()[:most]
+
+
+def words_of(request: ViewerRequest) -> str:
+    """What was typed to find operators (``catalog.search_words``); what of it can find none is said."""
+    text, routes = text_of(request), [route.name for route in ROUTES]
+    for word in read_words(text):
+        if isinstance(word, ServedBy) and word.route not in routes:
+            named = f"There is no route “{shortened(word.route, 40)}”: it is one of {', '.join(routes)}."
+            say(request, named, rest=False)
+        elif isinstance(word, SearchWord) and word.is_strange:
+            strange = f"“{shortened(word.texts[0], 40)}” finds nothing: sizes are asked for as dim>=1024"
+            say(request, f"{strange}, and attributes are not searched.", rest=False)
+    return text
+
+
+def one_of(
+    request: ViewerRequest, name: str, known: Collection[str], otherwise: str = "", what: str = ""
+) -> str:
+    """The filter's value; where there is no such value the page says so, and shows ``otherwise``. ``what`` it
+    is, if not what its name says."""
     value = request.GET.get(name, "")
     if not value or value in known:
         return value or otherwise
-    _say(request, f"There is no {name} “{shortened(value, 40)}”: it is one of {_named(known)}.")
+    say(request, f"There is no {what or name} “{shortened(value, 40)}”: it is one of {_named(known)}.")
     return otherwise
 
 
@@ -30,22 +54,38 @@ def sort_of(request: ViewerRequest, known: Collection[str], otherwise: str) -> s
     value = request.GET.get("sort", "")
     if not value or value.removeprefix("-") in known:
         return value or otherwise
-    _say(request, f"Nothing is sorted by “{shortened(value, 40)}”: sort is one of {_named(known)}.")
+    say(request, f"Nothing is sorted by “{shortened(value, 40)}”: sort is one of {_named(known)}.")
     return otherwise
 
 
-def check_names(request: ViewerRequest, *known: str) -> None:
-    """Say which of the address's names this page does not know."""
+def takes(request: ViewerRequest, *names: str) -> None:
+    """What this page's address may ask with, beside what every page's may. The frame of a page says what else
+    stands there."""
+    request.takes = names
+
+
+def strange_names(request: HttpRequest) -> str:
+    """What is said of the names in the address that this page does not know; "" where it knows them all."""
+    known: tuple[str, ...] = getattr(request, "takes", ())
     strange = sorted(set(request.GET) - set(known) - EVERYWHERE)
-    if strange:
-        named = ", ".join(f"“{shortened(name, 40)}”" for name in strange[:3])
-        _say(request, f"This list has no filter {named}: it has {_named(known)}.")
+    if not strange:
+        return ""
+    named = ", ".join(f"“{shortened(name, 40)}”" for name in strange[:3])
+    return f"This page has no filter {named}: it has {_named(known) or 'none'}."
 
 
-def _say(request: ViewerRequest, sentence: str) -> None:
+def say_unknown(request: ViewerRequest, name: str, where: str = "", what: str = "") -> None:
+    """Say that there is none such, where the address names one. ``what`` it is, if not what its name says."""
+    if value := request.GET.get(name, ""):
+        say(request, f"There is no {what or name} “{shortened(value, 40)}”{where}.")
+
+
+def say(request: ViewerRequest, sentence: str, rest: bool = True) -> None:
+    """On the page that is shown, beside what it shows instead: the ``rest`` of what was asked for."""
     # A part of a page, or a file, has no place for it; the next page would say it out of place.
     if not request.htmx and "export" not in request.GET and "seen" not in request.GET:
-        messages.warning(request, f"{sentence} The rest of what was asked for is shown.")
+        shown = " The rest of what was asked for is shown." if rest else ""
+        messages.warning(request, f"{sentence}{shown}")
 
 
 def _named(known: Collection[str]) -> str:

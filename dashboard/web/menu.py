@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from catalog.viewing import Viewer
+from catalog.viewing import BILL, Viewer
+from dashboard.web.addresses import address
 
 
 def _everybody(viewer: Viewer) -> bool:
@@ -21,6 +23,7 @@ class MenuEntry:
     title: str
     words: str = ""
     shown: Callable[[Viewer], bool] = _everybody
+    within: str = ""  # the page of whose section it is, where its address does not say so
 
     def matches(self, asked: list[str]) -> bool:
         text = f"{self.title} {self.words}".lower()
@@ -29,6 +32,10 @@ class MenuEntry:
 
 def _bills(viewer: Viewer) -> bool:
     return viewer.may_bill
+
+
+def _prices(viewer: Viewer) -> bool:
+    return viewer.sees_all and viewer.may(BILL)
 
 
 def _administers(viewer: Viewer) -> bool:
@@ -75,14 +82,19 @@ MENU: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
 """The four groups, in order; one without an entry for the reader is left out."""
 
 FURTHER: tuple[MenuEntry, ...] = (
-    MenuEntry("environments-compare", "retry", "Compare two environments", "versions regressions"),
+    MenuEntry(
+        "environments-compare", "retry", "Compare two environments", "versions regressions",
+        within="environments",
+    ),
+    MenuEntry("billing-rules", "coin", "Prices", "rules tariff", _prices),
     MenuEntry("collect", "clock", "Misses that are not explored", "collect queue postponed discarded"),
     MenuEntry("subscriptions", "bell", "Subscriptions", "watch alerts notifications"),
     MenuEntry("definitions", "docs", "What every figure means", "definitions"),
     MenuEntry("begin", "play", "First steps", "onboarding lookup sample curl"),
     MenuEntry("own-keys", "key", "Your API keys", "tokens", _belongs),
+    MenuEntry("docs", "docs", "The whole API", "rest openapi schema swagger documentation"),
     MenuEntry("account", "user", "Account", "sessions password"),
-)
+)  # fmt: skip
 """Pages that stand within another's section."""
 
 
@@ -90,6 +102,18 @@ def groups_for(viewer: Viewer) -> list[tuple[str, list[MenuEntry]]]:
     """The navigation of one reader."""
     made = [(title, [one for one in entries if one.shown(viewer)]) for title, entries in MENU]
     return [(title, entries) for title, entries in made if entries]
+
+
+@lru_cache(maxsize=256)
+def section_of(path: str) -> str:
+    """The page of the navigation that is open at this address, or whose section is; "" where none is."""
+    if path == address("overview"):
+        return "overview"
+    within = {one.page: one.page for _, entries in MENU for one in entries if one.page != "overview"}
+    within |= {one.page: one.within for one in FURTHER if one.within}
+    found = [page for page in within if path.startswith(address(page))]
+    # The closest: the ledger's address begins as billing's does.
+    return within[max(found, key=lambda page: len(address(page)))] if found else ""
 
 
 def entries_for(viewer: Viewer, asked: list[str]) -> list[MenuEntry]:

@@ -12,7 +12,9 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.utils.functional import cached_property
 
+from dashboard.web.asked import say
 from dashboard.web.requests import ViewerRequest
+from dashboard.web.wording import shortened
 
 PAGE_SIZE = 50
 COUNTED = 10_000
@@ -46,10 +48,19 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return self._counted > COUNTED
 
 
-def page_of(request: HttpRequest, rows: QuerySet[Any] | Counts, name: str = "page") -> Page[Any]:
-    """The page that the URL asks for; the first or last one where it asks for none that there is."""
-    paginator = BoundedPaginator(rows, PAGE_SIZE)  # type: ignore[arg-type]
-    return paginator.get_page(request.GET.get(name))
+def page_of(request: ViewerRequest, rows: QuerySet[Any] | Counts) -> Page[Any]:
+    """The page that the URL asks for, of a list that may be long."""
+    return asked_page(request, BoundedPaginator(rows, PAGE_SIZE))  # type: ignore[arg-type]
+
+
+def asked_page(request: ViewerRequest, paginator: Paginator[Any]) -> Page[Any]:
+    """The page that the URL asks for; the first or last one where it asks for none that there is, which is
+    said."""
+    asked = request.GET.get("page", "")
+    page = paginator.get_page(asked)
+    if asked not in ("", str(page.number)):
+        say(request, f"There is no page “{shortened(asked, 40)}”: this is page {page.number}.")
+    return page
 
 
 def answer_of(request: ViewerRequest, page: str, part: str, context: dict[str, Any]) -> HttpResponse:

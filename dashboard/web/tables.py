@@ -11,7 +11,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -82,9 +82,13 @@ class Column:
     label: str | None = None  # before the value on a telephone; None: the title, where it is needed
     room_px: int = 0  # what its widest cell takes, where neither its kind nor its title says so
 
+    @cached_property
+    def reads(self) -> Of:
+        """A row → the value in it: what is exported."""
+        return reader(self.value or self.key)
+
     def of(self, row: Any) -> Any:
-        """The value in a row: what is exported."""
-        return read(row, self.value or self.key)
+        return self.reads(row)
 
     @property
     def is_number(self) -> bool:
@@ -104,10 +108,16 @@ class Column:
 
     def classes(self, row: Any) -> str:
         """Of a cell."""
-        css = self.css if isinstance(self.css, str) else self.css(row)
+        css = self._classes_of(self.css(row)) if callable(self.css) else self._own_classes
+        return f"{css} spare".lstrip() if self.spare and self.of(row) in (None, "") else css
+
+    @cached_property
+    def _own_classes(self) -> str:
+        return self._classes_of(str(self.css))
+
+    def _classes_of(self, css: str) -> str:
         kind = "number" if self.kind in NUMBERS else "wide-text lead" if self.kind == "name" else ""
-        spare = "spare" if self.spare and self.of(row) in (None, "") else ""
-        return " ".join(filter(None, (kind, css, spare)))
+        return f"{kind} {css}".strip()
 
     def said_label(self, classes: str) -> str:
         """What a telephone shows before the value: nothing where the cell speaks for itself."""
@@ -119,7 +129,8 @@ class Column:
 
 def page(name: str, of: str = "pk") -> Of:
     """A link to the page of that name, with what the row has at the path ``of``."""
-    return lambda row: address(name, read(row, of))
+    number = reader(of)
+    return lambda row: address(name, number(row))
 
 
 def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: str = "") -> Column:
@@ -166,16 +177,29 @@ def exports(*keys: str, of: str = "", **values: Of | str) -> tuple[Column, ...]:
 def read(row: Any, of: Of | str) -> Any:
     """What a function says of a row, or where a path in it leads: through attributes, entries and places
     ("leader.0"), None where there is nothing on the way."""
-    if not isinstance(of, str):
-        return of(row)
-    for name in of.split("."):
-        if row is None:
-            return None
-        if name.isdecimal():
-            row = row[int(name)]
-        else:
-            row = row.get(name) if isinstance(row, Mapping) else getattr(row, name)
-    return row
+    return reader(of)(row)
+
+
+def reader(of: Of | str) -> Of:
+    """The same, to be asked of many rows."""
+    return _by_path(of) if isinstance(of, str) else of
+
+
+@lru_cache(maxsize=1024)
+def _by_path(path: str) -> Of:
+    steps = [int(name) if name.isdecimal() else name for name in path.split(".")]
+
+    def found(row: Any) -> Any:
+        for step in steps:
+            if row is None:
+                return None
+            if isinstance(step, int):
+                row = row[step]
+            else:
+                row = row.get(step) if isinstance(row, dict) else getattr(row, step)
+        return row
+
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,29 +6,50 @@ from datetime import datetime
 from decimal import Decimal
 
 NOTHING = "–"
+_STATES = {
+    "dead": "given up",
+    "promoted": "exploring",
+    "awaiting": "awaiting approval",
+    "died": "worker gone",
+    "not_reproduced": "could not be reproduced",
+    "unchecked": "could not be checked",
+    "grave": "look closely",
+    "serious": "ask why",
+    "note": "good to know",
+}
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
+def state(name: str) -> str:
+    """A state as people read it: ``wrong result``, ``given up``."""
+    return _STATES.get(name, name.replace("_", " "))
+
+
 def duration_us(value_us: float | None) -> str:
-    """Three significant digits and the unit that suits: ``12.3 µs``, ``1.75 ms``; nothing is a dash."""
+    """Three significant digits and the unit that suits: ``12.3 µs``, ``1.75 ms``; from a minute on as
+    :func:`duration_s` says it; nothing is a dash."""
     if value_us is None:
         return NOTHING
+    if value_us < 0:
+        return f"−{duration_us(-value_us)}"
+    if value_us >= _MINUTE_S * 1e6:
+        return duration_s(value_us / 1e6)
     for unit, size_us in (("s", 1e6), ("ms", 1e3), ("µs", 1.0)):
-        if abs(value_us) >= size_us * 0.9995:
+        if value_us >= size_us * 0.9995:
             return f"{significant(value_us / size_us)} {unit}"
     return f"{significant(value_us * 1e3)} ns" if value_us else NOTHING
 
 
 def duration_s(value_s: float | None) -> str:
-    """Seconds of work: ``0.24 s``, ``38 s``, ``4 min 10 s``, ``2 h 5 min``."""
+    """Seconds of work: ``240 ms``, ``3.1 s``, ``38 s``, ``4 min 10 s``, ``2 h 5 min``."""
     if value_s is None:
         return NOTHING
     if value_s < 0:
         return f"−{duration_s(-value_s)}"
-    if 0 < value_s < 0.1:
+    if 0 < value_s < 1:
         return duration_us(value_s * 1e6)
     if value_s < 10:
-        return f"{value_s:.2g} s" if value_s < 1 else f"{value_s:.1f} s"
+        return f"{value_s:.1f} s" if value_s else "0 s"
     whole = round(value_s)
     if whole < _MINUTE_S:
         return f"{whole} s"
@@ -53,13 +74,13 @@ def ratio(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 as per cent: a whole number where that says enough, never a false 100 %."""
+    """A share of 1 as per cent, ``97 %``: a whole number where that says enough, never a false 100 %."""
     if share is None:
         return NOTHING
     value = share * 100
     if 0 < value < 1 or 99 < value < 100:
-        return f"{min(max(value, 0.1), 99.9):.1f}%"
-    return f"{value:.0f}%"
+        return f"{min(max(value, 0.1), 99.9):.1f} %"
+    return f"{value:.0f} %"
 
 
 def scientific(value: float | None) -> str:
@@ -131,6 +152,8 @@ def money(millionths: int | float | None, currency: str = "") -> str:
     """``€ 1.50``-like, with the currency's code: ``1.50 EUR``; small amounts keep what makes them up."""
     if millionths is None:
         return NOTHING
+    if millionths < 0:
+        return f"−{money(-millionths, currency)}"
     amount = millionths / 1e6
     digits = 2 if millionths % 10_000 == 0 else 4 if millionths % 100 == 0 else 6
     return f"{amount:,.{digits}f} {currency}".strip()

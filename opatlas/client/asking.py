@@ -53,7 +53,7 @@ def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mappi
         elif one is None or kind is tuple:
             parts.append((one,))
         elif hasattr(one, "dtype"):
-            stride = one.stride() if hasattr(one, "stride") else ()
+            stride = one.stride() if hasattr(one, "stride") else getattr(one, "strides", ())
             parts.append((one.dtype, tuple(one.shape), stride))
         else:
             return None
@@ -129,7 +129,7 @@ def _dtype_name(dtype: Any) -> str:
 
 def _strides(one: Any) -> list[int] | None:
     """In elements; None where row-major and dense."""
-    if isinstance(one, np.ndarray):
+    if hasattr(getattr(one, "flags", None), "c_contiguous"):  # NumPy's, CuPy's
         if one.flags.c_contiguous:
             return None
         return [step // one.itemsize for step in one.strides]

@@ -8,11 +8,14 @@ empty, which is logged once, and is asked again only after a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opatlas.client.answer import Answer
 from opatlas.client.asking import Asked
+from opatlas.client.predict.related import Nothing
 from opatlas.client.steps import LookupSteps
+from opatlas.identity.place.setting import default_setting
 
 
 class Client(LookupSteps):
@@ -120,6 +123,20 @@ class Client(LookupSteps):
 
     def _refreshed(self, asked: Sequence[Asked]) -> None:
         self._look_at(asked)
+
+    def for_threads(self, threads: int) -> Client | None:
+        """Another client of the same service, login, job and cache, for this one's setting with so many
+        threads; who makes it closes it. None where there can be none: a snapshot is of one setting, and what
+        may be spent is counted by one client."""
+        if self.snapshot is not None or self._agreed is not None:
+            return None
+        setting = replace(self.setting or default_setting(self.target), threads=threads)
+        return Client(
+            **self._address, target=self.target, setting=setting, accepts=self.accepts,
+            cache=self.home if self.store is not None else False, sidecar=self._sidecar or False,
+            offline=self.offline, trust=self.trust, predictor=Nothing(), neighbours=bool(self._neighbours),
+            strict=self._strict,
+        )  # fmt: skip
 
     def forget_everything(self) -> None:
         """Empty the machine's cache: entries, aliases, artifacts. What was revoked stays known, and so do

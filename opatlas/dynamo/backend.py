@@ -16,7 +16,7 @@ from torch import fx
 
 from opatlas.client.client import Client
 from opatlas.dynamo.aten import SIZES_CHANGE, AtenGraph, LeftToPyTorch
-from opatlas.dynamo.contest import LABELS, ChosenWay, Contest, compiled
+from opatlas.dynamo.contest import KINDS, LABELS, ChosenWay, Contest, compiled
 from opatlas.dynamo.options import BackendOptions
 from opatlas.dynamo.report import GraphReport, TorchReport
 from opatlas.dynamo.weights import inputs_of_graph
@@ -153,10 +153,12 @@ def _client(options: BackendOptions) -> tuple[Client, tuple[str, str]]:
     client = options.client
     if client is None:
         with _lock:
-            client = _clients.get((threads, options.offline))
+            which = (threads, options.offline)
+            client = _clients.get(which)
             if client is None:
-                client = Client(setting=Setting(threads=threads), offline=options.offline)
-                _clients[threads, options.offline] = client
+                accepts = {"kinds": list(KINDS)}  # nothing else can take part
+                client = Client(setting=Setting(threads=threads), offline=options.offline, accepts=accepts)
+                _clients[which] = client
     setting = client.setting or default_setting(client.target)
     if setting.threads != threads:
         raise LeftToPyTorch(f"the client's setting has {setting.threads} threads, and PyTorch {threads}")

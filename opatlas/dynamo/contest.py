@@ -27,13 +27,14 @@ from opatlas.dynamo.aten import AtenGraph, copy_of
 from opatlas.dynamo.kernels import KernelSite, SharedKernel, with_kernels
 from opatlas.dynamo.operators import NodeOperator, read_node, weights_of
 from opatlas.dynamo.options import BackendOptions
+from opatlas.dynamo.planned import FusedCalls, fused_calls
 from opatlas.dynamo.report import GraphReport
 from opatlas.dynamo.weights import inputs_of_graph
-from opatlas.errors import first_line
+from opatlas.errors import OpatlasError, first_line
 from opatlas.load.torch.ops.types import to_array
 from opatlas.noise import MARGIN
 from opatlas.plan.closeness import is_close
-from opatlas.plan.line_up import TimedInTurns, line_up
+from opatlas.plan.line_up import UNDECIDED, TimedInTurns, line_up
 
 log = logging.getLogger("opatlas")
 SHARES = (1.0, 0.5, 0.25)
@@ -81,6 +82,7 @@ class Contest:
         self._weights = weights_of(aten.module.graph, _weights(aten) if options.freeze else ())
         self._operators = self._read()
         self._answers = self._look_up()
+        self._fused = self._planned() if options.plan and not client.offline else {}
 
     def hold(self) -> ChosenWay:
         """Raises what the graph raises in PyTorch eager."""
@@ -140,19 +142,38 @@ class Contest:
         self._report.operators, self._report.known = len(operators), len(known)
         return known
 
+    def _planned(self) -> dict[str, FusedCalls]:
+        """What the service's plan fuses, as far as there is a kernel of it, by the name of the last call."""
+        try:
+            found = fused_calls(self._aten, self._operators, self._weights, self._client)
+        except OpatlasError as error:
+            self._left_out("the service's plan", error)
+            return {}
+        operators = {one.read.operator.key: one.read.operator for one in found}
+        answers = self._client.lookup_all(list(operators.values()), wait_s=self._options.wait_s)
+        self._answers |= {one.key: one for one in answers if _runs_here(one)}
+        return {one.nodes[-1].name: one for one in found if one.read.operator.key in self._answers}
+
     def _promising(self) -> list[str]:
-        """Nodes whose kernel takes less than PyTorch takes for them in place, the most promising first."""
-        known = [name for name, one in self._operators.items() if one.operator.key in self._answers]
+        """Nodes whose kernel takes less than PyTorch takes for them in place, the most promising first; a
+        fused one by the name of its last."""
+        within = {node.name for one in self._fused.values() for node in one.nodes}
+        known = {
+            name: [name]
+            for name, one in self._operators.items()
+            if one.operator.key in self._answers and name not in within
+        }
+        known |= {name: [node.name for node in one.nodes] for name, one in self._fused.items()}
         if not known:
             return []
-        profile = _Profile(self._aten.module)
-        for _ in range(1 + PROFILED_RUNS):
-            profile.run(*self._aten.example())
-        gains = {}
-        for name in known:
-            best = self._answers[self._operators[name].operator.key].best or {}
-            gains[name] = statistics.median(profile.times[name][1:]) - best["median_us"]
+        times, gains = times_in_place(self._aten), {}
+        for name, parts in known.items():
+            best = self._answers[self._read_of(name).operator.key].best or {}
+            gains[name] = math.fsum(times[part] for part in parts) - best["median_us"]
         return sorted((name for name, gain in gains.items() if gain > 0), key=lambda name: -gains[name])
+
+    def _read_of(self, name: str) -> NodeOperator:
+        return self._fused[name].read if name in self._fused else self._operators[name]
 
     def _sites(self, names: Sequence[str]) -> dict[str, KernelSite]:
         """Kernels in the places of these nodes that load, and make what PyTorch makes there."""
@@ -160,10 +181,12 @@ class Contest:
         nodes = {node.name: node for node in self._aten.calls}
         sites = {}
         for name in names:
-            read = self._operators.get(name)
-            if read is None or read.operator.key not in self._answers:
+            if name not in self._operators:
                 continue
+            read = self._read_of(name)
             key = read.operator.key
+            if key not in self._answers:
+                continue
             try:
                 kernel = shared.get(key) or self._loaded(self._answers[key])
             except Exception as error:
@@ -171,7 +194,8 @@ class Contest:
                 continue
             if not read.operator.constant_inputs:  # packed weights are a node's own
                 shared[key] = kernel
-            sites[name] = KernelSite(nodes[name], read, kernel, self._weights)
+            inner = self._fused[name].nodes[:-1] if name in self._fused else ()
+            sites[name] = KernelSite(nodes[name], read, kernel, self._weights, inner)
         comparison = _Comparison(self._aten.module, sites)
         with inputs_of_graph(self._aten.inputs):
             comparison.run(*self._aten.example())
@@ -238,6 +262,7 @@ class Contest:
     def _name(self) -> bytes:
         artifacts = sorted(one.best["artifact"] for one in self._answers.values() if one.best)
         about = [self._options.freeze, list(self._options.frameworks), str(torch.__version__)]
+        about += [sorted(one.read.operator.key for one in self._fused.values())] if self._fused else []
         return digest_of(["torch graph", self._aten.digest(), *self._place, artifacts, about])
 
     def _remembered(self) -> Mapping[str, Any] | None:
@@ -245,8 +270,19 @@ class Contest:
         return store.fact(self._name()) if store is not None else None
 
     def _remember(self, winner: GraphWay) -> None:
-        if self._client.store is not None:
+        if self._client.store is None:
+            return
+        if self._is_undecided():
+            log.warning("Too busy a host to say what runs a graph fastest: asked again next time.")
+        else:
             self._client.store.keep_fact(self._name(), {"rest": winner.rest, "nodes": list(winner.sites)})
+
+    def _is_undecided(self) -> bool:
+        """Of frameworks the faster one runs by however little, so that it may be either side."""
+        sides = [(one.ratios.low, one.ratios.ratio) for one in self._report.standings]
+        for one in self._report.frameworks:
+            sides += [(one.ratios.low, one.ratios.ratio), (1 / one.ratios.high, 1 / one.ratios.ratio)]
+        return any(low <= 1 and ratio > UNDECIDED for low, ratio in sides)
 
     def _again(self, kept: Mapping[str, Any]) -> ChosenWay | None:
         """What was chosen for this graph with these kernels, if it still does as PyTorch does."""
@@ -260,7 +296,9 @@ class Contest:
         return None if contender is None else ChosenWay(contender, self._module.forward)
 
     def _told(self, chosen: ChosenWay) -> ChosenWay:
-        self._report.chosen, self._report.replaced = chosen.winner.said, len(chosen.winner.sites)
+        sites = chosen.winner.sites.values()
+        self._report.chosen = chosen.winner.said
+        self._report.replaced = sum(1 + len(site.inner) for site in sites)
         return chosen
 
 
@@ -319,6 +357,15 @@ def _as_traced() -> Iterator[None]:
         yield
 
 
+def times_in_place(aten: AtenGraph) -> dict[str, float]:
+    """Microseconds that PyTorch eager takes for each node where it stands; of some runs, without the first
+    one."""
+    profile = _Profile(aten.module)
+    for _ in range(1 + PROFILED_RUNS):
+        profile.run(*aten.example())
+    return {name: statistics.median(times[1:]) for name, times in profile.times.items()}
+
+
 class _Profile(fx.Interpreter):
     """Microseconds of each node where it stands, run after run."""
 
@@ -342,7 +389,7 @@ class _Comparison(fx.Interpreter):
     the same."""
 
     def __init__(self, module: fx.GraphModule, sites: Mapping[str, KernelSite]) -> None:
-        super().__init__(module)
+        super().__init__(module, garbage_collect_values=False)  # fused ones read what is not read any more
         self._sites = sites
         self.wrong: dict[str, str] = {}
 

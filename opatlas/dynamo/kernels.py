@@ -35,17 +35,26 @@ class SharedKernel:
 
 
 class KernelSite:
-    """A kernel in the place of one node of a graph: reads tensors where they lie, writes new ones.
+    """A kernel in the place of one node of a graph, or of several: reads tensors where they lie, writes new
+    ones.
 
     Whatever fails, or is given what it was not made for, is PyTorch's own call, from then on.
     """
 
     def __init__(
-        self, node: fx.Node, read: NodeOperator, kernel: SharedKernel, owners: Mapping[fx.Node, int]
+        self,
+        node: fx.Node,
+        read: NodeOperator,
+        kernel: SharedKernel,
+        owners: Mapping[fx.Node, int],
+        inner: Sequence[fx.Node] = (),
     ) -> None:
-        """``owners``: of nodes that are weights, or views of them, the number of the graph's input."""
+        """``owners``: of nodes that are weights, or views of them, the number of the graph's input;
+        ``inner``: nodes before this one that it does too, in order, which nobody else reads."""
         self.operator = read.operator
-        self.tensors = tuple(dict.fromkeys(node.all_input_nodes))
+        self.inner = tuple(inner)
+        given = (one for part in (*inner, node) for one in part.all_input_nodes if one not in inner)
+        self.tensors = tuple(dict.fromkeys(given))
         self.kernel = kernel
         self.failure = ""
         # Inductor caches what it compiled by the graph's text: the operator in the name says what is made.
@@ -101,7 +110,10 @@ class KernelSite:
 
     def by_pytorch(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The same by PyTorch's own call."""
-        made = in_place_of(self._node, dict(zip(self.tensors, tensors, strict=True)))
+        known: dict[fx.Node, Any] = dict(zip(self.tensors, tensors, strict=True))
+        for one in self.inner:
+            known[one] = in_place_of(one, known)
+        made = in_place_of(self._node, known)
         several = list(made) if isinstance(made, tuple | list) else [made]
         return several[: len(self.made)]
 
@@ -169,7 +181,10 @@ def with_kernels(
     for who compiles around them, else by calls, which cost less."""
     graph = fx.Graph()
     copied: dict[fx.Node, fx.Node] = {}
+    inner = {node for site in sites.values() for node in site.inner}
     for node in module.graph.nodes:
+        if node in inner:
+            continue
         site = sites.get(node.name)
         if site is None:
             copied[node] = graph.node_copy(node, lambda one: copied[one])

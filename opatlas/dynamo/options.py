@@ -16,13 +16,15 @@ FRAMEWORKS = ("eager", "inductor")
 @dataclass(frozen=True)
 class BackendOptions:
     """``wait_s``: for what is not known yet, at each lookup. ``offline``: never ask. ``freeze``: pack weights
-    once, and again where they were seen to change (docs/models.md says what is seen). ``try_s``: for timing,
-    once for a graph on a machine. ``frameworks``: which of PyTorch's own take part. ``client``: who asks;
-    ``report``: what is told of these graphs alone."""
+    once, and again where they were seen to change (docs/models.md says what is seen). ``plan``: ask the
+    service which calls to run as one operator. ``try_s``: for timing, once for a graph on a machine.
+    ``frameworks``: which of PyTorch's own take part. ``client``: who asks; ``report``: what is told of these
+    graphs alone."""
 
     wait_s: float = 0.0
     offline: bool = False
     freeze: bool = False
+    plan: bool = False
     try_s: float = 5.0
     frameworks: tuple[str, ...] = FRAMEWORKS
     client: Client | None = None
@@ -39,7 +41,7 @@ class BackendOptions:
             value = given.get(name, 0.0)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 3600:
                 raise CallerError(f"The option '{name}' is a number of seconds from 0 to 3600.")
-        for name in ("offline", "freeze"):
+        for name in ("offline", "freeze", "plan"):
             if not isinstance(given.get(name, False), bool):
                 raise CallerError(f"The option '{name}' is True or False.")
         if "frameworks" in given:

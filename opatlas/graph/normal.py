@@ -18,7 +18,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from opatlas.errors import InvalidModel
-from opatlas.graph.linked import LEFT_OUT, Linked, NodeAt
+from opatlas.graph.channels_last import NOTHING, ChannelsLast
+from opatlas.graph.linked import LEFT_OUT, Linked, NodeAt, NodePath
 from opatlas.graph.onnx_model import Extraction, KnownNodes, canonical_node, extraction_of
 from opatlas.graph.propagate import has_random, propagate
 from opatlas.graph.read import MAX_MODEL_BYTES, MAX_NODES, captured, read_onnx, reads_of, renamed
@@ -71,6 +72,9 @@ class ModelGraph:
     ``inputs`` and ``outputs`` are the numbers of what a run is given and gives, in the model's order;
     ``nodes`` stand in an order in which they can run. Raises :class:`opatlas.errors.InvalidModel`.
     """
+
+    nhwc: ChannelsLast = NOTHING
+    """Of a laid-out model (:mod:`opatlas.graph.laid_model`), what of its base lies channels-last."""
 
     def __init__(
         self,
@@ -159,6 +163,19 @@ class ModelGraph:
 
     def is_constant(self, number: int) -> bool:
         return self.names[number] in self.walk.constants
+
+    @property
+    def unlaid(self) -> ModelGraph:
+        """Itself; of a laid-out model its base."""
+        return self
+
+    def own_nodes(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
+        """Numbers that the nodes have in :attr:`unlaid`; of a laid-out model's Transposes none."""
+        return nodes
+
+    def own_path(self, at: NodePath) -> NodePath | None:
+        """Where a node is in :attr:`unlaid`, bodies included; None of a Transpose that is not there."""
+        return at
 
     def operator(self, node: int) -> tuple[Canonical, tuple[int, ...]] | None:
         """The canonical operator of a node, and the value of each of its tensor inputs; None where it is

@@ -77,6 +77,13 @@ class ModelProfile:
     def of(self, at: NodePath) -> NodeProfile:
         return self.nodes.get(at, NEVER)
 
+    @property
+    def of_bodies(self) -> ModelProfile:
+        """Without nodes that are in no body and have none: what says how often each body runs."""
+        inside = {at for at in self.nodes if len(at) > 1}
+        kept = inside | {at[:-2] for at in inside}
+        return replace(self, nodes={at: one for at, one in self.nodes.items() if at in kept})
+
     def check(self, model: str, version: str = "") -> None:
         """Raises :class:`InvalidProfile` unless it is a profile of this structure and, where both sides name
         one, of this version."""

@@ -60,14 +60,24 @@ def same_strides(strides: tuple[int, ...], itemsize: int, value: Value) -> bool:
 
 def empty(value: Value, alignment: int) -> np.ndarray:
     """An uninitialised array with the value's dtype, shape and strides, aligned to ``alignment`` bytes."""
-    dtype = numpy_dtype(value.dtype)
-    strides = element_strides(value)
-    elements = 0 if 0 in value.shape else storage_elements(value.shape, strides)
-    raw = np.empty(elements * dtype.itemsize + alignment, np.uint8)
+    nbytes = storage_bytes(value)
+    raw = np.empty(nbytes + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
-    flat = raw[start : start + elements * dtype.itemsize].view(dtype)
-    byte_strides = tuple(stride * dtype.itemsize for stride in strides)
-    return np.lib.stride_tricks.as_strided(flat, value.shape, byte_strides)
+    return laid_out(raw[start : start + nbytes], value)
+
+
+def storage_bytes(value: Value) -> int:
+    """What the value spans in memory, from its first element to its last."""
+    if 0 in value.shape:
+        return 0
+    return storage_elements(value.shape, element_strides(value)) * numpy_dtype(value.dtype).itemsize
+
+
+def laid_out(memory: np.ndarray, value: Value) -> np.ndarray:
+    """These bytes, ``storage_bytes`` of them, as an array with the value's dtype, shape and strides."""
+    dtype = numpy_dtype(value.dtype)
+    strides = tuple(stride * dtype.itemsize for stride in element_strides(value))
+    return np.lib.stride_tricks.as_strided(memory.view(dtype), value.shape, strides)
 
 
 def is_aligned(array: np.ndarray, alignment: int) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from opatlas.errors import LoadError
+from opatlas.errors import LoadError, first_line
 from opatlas.load.kernel import LoadedKernel
 from opatlas.load.manifest import Manifest
+from opatlas.load.package import BUILT_FOR
 from opatlas.load.recipe import load_recipe
 
 CALLS: tuple[Mapping[str, Any], ...] = (
@@ -19,25 +21,42 @@ CALLS: tuple[Mapping[str, Any], ...] = (
 """The first that can: as workers choose what they time everything against, and then NumPy."""
 
 
-def load_default(failed: Manifest, constants: Mapping[int, Any] | None) -> LoadedKernel:
+Where = Literal["device", "host"]
+"""Where a default computes: on the kind of device that the artifact is for, or on the processor."""
+ANYWHERE: tuple[Where, ...] = ("device", "host")
+
+
+def load_default(
+    failed: Manifest, constants: Mapping[int, Any] | None, where: Sequence[Where] = ("host",)
+) -> LoadedKernel:
     """The same operator under the same setting by a library's plain call, given its constants (None: they
     come later), and never by the very call that has failed. Raises :class:`LoadError` where none of the
     libraries is here."""
     reasons = []
-    for call in _other_calls(failed):
+    calls = {"device": _calls_on_device(failed), "host": CALLS}
+    for call in itertools.chain.from_iterable(calls[one] for one in where):
+        if _is_the_call(failed.recipe, call):
+            continue
         manifest = Manifest("recipe", "default", failed.operator, failed.setting, recipe=call)
         try:
             kernel = load_recipe(manifest, {})
             if constants is not None:
                 kernel.prepare(constants)
             return kernel
-        except LoadError as error:
-            reasons.append(f"{call['library']}: {error}")
-    raise LoadError(f"its default cannot be run here either ({'; '.join(reasons)})")
+        except (LoadError, RuntimeError) as error:  # PyTorch's, where a fault has taken the device away
+            reasons.append(f"{call['library']}: {first_line(error)}")
+    raise LoadError(f"its default cannot be run here either ({'; '.join(reasons) or 'there is no other'})")
 
 
-def _other_calls(failed: Manifest) -> Iterator[Mapping[str, Any]]:
-    for call in CALLS:
-        mine = {name: (failed.recipe or {}).get(name) for name in call}
-        if mine != call:
-            yield call
+def _calls_on_device(failed: Manifest) -> tuple[Mapping[str, Any], ...]:
+    """None where an artifact computes on the processor."""
+    recipe, setting = failed.recipe or {}, failed.setting
+    if not (failed.kind == "cuda-module" or recipe.get("device") == "cuda" or BUILT_FOR in failed.files):
+        return ()
+    how = {"tf32": bool(setting.get("tf32")), "graphs": bool(setting.get("graphs"))}
+    return ({"library": "torch", "call": "eager", "device": "cuda", **how},)
+
+
+def _is_the_call(recipe: Mapping[str, Any] | None, call: Mapping[str, Any]) -> bool:
+    plain = {"library": "", "call": "", "device": "cpu"}
+    return all((recipe or {}).get(name, plain[name]) == call.get(name, plain[name]) for name in plain)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeGuard
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
 from opatlas.errors import OpatlasError
+from opatlas.identity.operator import Value
 from opatlas.load.dtypes import extreme
 
 
@@ -71,3 +72,62 @@ class OutputBinder(LoadedKernel, Protocol):
 def binds_outputs(kernel: LoadedKernel) -> TypeGuard[OutputBinder]:
     """Whether it is such a one."""
     return getattr(kernel, "binds_outputs", False)
+
+
+class BoundOnDevice(Protocol):
+    """A kernel tied to arrays on its device; calling it launches one run there and returns."""
+
+    def __call__(self) -> None: ...
+
+    def synchronize(self) -> None:
+        """Wait until all calls have ended; raises what went wrong in any of them."""
+        ...
+
+    def fresh_outputs(self, make: Callable[[Value], Any]) -> list[Any]:
+        """Outputs of the latest call on the device, the caller's own, in memory that ``make`` gives unless
+        each call makes new ones. Launched as a call is."""
+        ...
+
+    def outputs(self) -> Sequence[Any]:
+        """Those that were given."""
+        ...
+
+    def poison(self) -> None: ...
+
+
+class KernelOnDevice(Protocol):
+    """One that computes on a device and takes what lies there. ``on_device``: which of those that are
+    visible; ``alignment``: bytes of which addresses there are multiples; ``results``: outputs as they are
+    written."""
+
+    alignment: int
+
+    @property
+    def on_device(self) -> int | None: ...
+
+    @property
+    def results(self) -> tuple[Value, ...]: ...
+
+    @property
+    def takes_streams(self) -> bool:
+        """Whether it can launch into a stream that somebody else has made."""
+        ...
+
+    def bind(
+        self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: Any = None
+    ) -> BoundOnDevice:
+        """Tie what lies on the device, outputs too; the stream is a handle of the driver's."""
+        ...
+
+    def memory(self, value: Value, stream: Any = None) -> Any:
+        """An array on the device for such a value, first written in this stream."""
+        ...
+
+    def fetched(self, given: Any, value: Value, name: str) -> np.ndarray:
+        """A copy on the host of what lies on the device."""
+        ...
+
+
+def computes_on_device(kernel: Any) -> TypeGuard[KernelOnDevice]:
+    """Whether it is such a one."""
+    return getattr(kernel, "on_device", None) is not None

@@ -42,6 +42,8 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
         "tf32": (False, True),
         "threads": int,
     },
+    ("cublas", "gemm_ex"): {"device": ("cuda",), "tf32": (False, True), "graphs": (False, True)},
+    ("cublas", "sgemm"): {"device": ("cuda",), "tf32": (False, True), "graphs": (False, True)},
     ("cublaslt", "matmul"): {
         "device": ("cuda",),
         "algorithm": tuple(range(1, 33)),
@@ -77,6 +79,7 @@ _LOADERS = {
 _OWN_LOADERS = {("torch", "compile"): "opatlas.load.torch.compile"}
 _ON_DEVICE = {
     "torch": "opatlas.load.torch.on_device",
+    "cublas": "opatlas.load.cuda.cublas",
     "cublaslt": "opatlas.load.cuda.cublaslt",
     "cudnn": "opatlas.load.cuda.cudnn",
 }

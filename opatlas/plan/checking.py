@@ -31,6 +31,10 @@ def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) ->
     ):
         if said != wanted:
             raise InvalidPlan(f"The plan is for the {name} {said[:80]}, not for {wanted}.")
+    if plan.nhwc != graph.nhwc:
+        raise InvalidPlan(
+            "The plan has other nodes run channels-last than the graph that it is checked with."
+        )
     ready = set(graph.inputs) | {number for number in range(len(graph.names)) if graph.is_constant(number)}
     done: set[int] = set()
     for number, step in enumerate(plan.steps):

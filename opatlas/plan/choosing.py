@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from opatlas.errors import LoadError, first_line
+from opatlas.evidence import Ratios
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.weights import weight_bytes
@@ -18,10 +19,11 @@ from opatlas.noise import MARGIN
 from opatlas.plan.closeness import is_close
 from opatlas.plan.compiling import compile_ahead
 from opatlas.plan.executor import Executor
+from opatlas.plan.fusing import with_fusions
 from opatlas.plan.line_up import TimedInTurns, line_up
-from opatlas.plan.making import NodeChoice, whole, with_kernels
-from opatlas.plan.plan import FRAMEWORKS, ONE, RESTING, Alternative, ByFramework, ModelPlan
-from opatlas.plan.predicting import Costs, alone_us, costs, is_short, predicted
+from opatlas.plan.making import NodeChoice, kernels_in, whole, with_kernels
+from opatlas.plan.plan import FRAMEWORKS, ONE, RESTING, Alternative, ByFramework, ByKernel, ModelPlan
+from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
@@ -37,16 +39,19 @@ COPIES = 3
 """Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
 
 Build = Callable[[ModelPlan], Executor]
+Fewer = Callable[[int], Mapping[NodeAt, NodeChoice]]
+"""The kernels that are known for so many threads, fewer than the model's."""
 
 
 @dataclass(frozen=True)
 class Chosen:
     """What runs, and who was tried: the default framework first. ``refused``: frameworks that took no part,
-    and why."""
+    and why; ``of_given``: which of the standings are the given plan's, in one stream or several."""
 
     executor: Executor
     standings: tuple[TimedInTurns, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
+    of_given: frozenset[str] = frozenset()
 
     @property
     def plan(self) -> ModelPlan:
@@ -65,26 +70,33 @@ def choose(
     frameworks: Sequence[str] = (),
     loading_s: float = LOADING_S,
     given: ModelPlan | None = None,
+    fused: Sequence[NodeChoice] = (),
+    fewer: Fewer = lambda _: {},
 ) -> Chosen:
     """The fastest of the whole model in each framework and of plans with more or fewer of these kernels,
     timed in turns for about so many ``seconds``.
 
     ``place``: target and setting, by their keys. ``frameworks``: those that are tried beside the default, as
     far as they are installed. A ``given`` plan (checked) takes part in place of those that would be made
-    here. Who takes part gives the default's outputs, and is chosen only where its interval is beyond what is
-    called a difference, so that nobody ever gets a wrong or a slower model. Raises what the default raises
-    over ``feed``.
+    here. ``fused``: kernels of several nodes, of which those that save most take part beside the others.
+    ``fewer`` is asked only where streams, which share the threads, could pay. Who takes part gives the
+    default's outputs, and is chosen only where it is better as :func:`is_better` says, so that nobody ever
+    gets a wrong or a slower model. Raises what the default raises over ``feed``.
     """
     contest = _Contest(graph, place, build, feed)
     if not graph.is_random:  # two runs of which may differ: nobody could tell a wrong plan
         contest.add_frameworks(frameworks, threads, loading_s)
         if given is not None:
-            contest.add(given)
+            contest.add_given(given, threads, fewer)
         else:
-            contest.add_plans(choices, threads)
+            contest.add_plans(choices, fused, threads, fewer)
     runs = {name: _run(executor, feed) for name, executor in contest.executors.items()}
     standings = line_up(runs, seconds) if len(runs) > 1 else {}
-    better = [one for name, one in standings.items() if name != WHOLE and one.ratios.low > 1 + MARGIN]
+    better = [
+        one
+        for name, one in standings.items()
+        if name != WHOLE and is_better(one.ratios, contest.executors[name].plan)
+    ]
     best = max(better, key=lambda one: one.ratios.ratio).said if better else WHOLE
     for name, executor in contest.executors.items():
         if name != best:
@@ -94,7 +106,18 @@ def choose(
         contest.executors[best],
         tuple(replace(one, predicted_us=told[name]) for name, one in standings.items()),
         contest.refused,
+        frozenset(contest.of_given),
     )
+
+
+def is_better(ratios: Ratios, plan: ModelPlan) -> bool:
+    """Whether a plan shall run instead of the default, by its ratios to it. One of several parts: where the
+    whole interval is beyond what is called a difference. A framework that runs the whole model: where its
+    ratio is, and the interval leaves no room for being slower by as much. To stay would be slower than the
+    best framework more often than not."""
+    if len(plan.steps) == 1 and isinstance(plan.steps[0].by, ByFramework):
+        return ratios.ratio > 1 + MARGIN and ratios.low > 1 - MARGIN
+    return ratios.low > 1 + MARGIN
 
 
 class _Contest:
@@ -104,9 +127,10 @@ class _Contest:
         self._graph, self._place, self._build, self._feed = graph, place, build, feed
         default = build(whole(graph, *place))
         self._expected = default.run(feed)
-        self._default_us = _timed_alone(default, feed)
+        self._default_us = _foretold(default, feed)
         self.executors = {WHOLE: default}
         self.refused: dict[str, str] = {}
+        self.of_given: set[str] = set()
 
     def add_frameworks(self, frameworks: Sequence[str], threads: int, loading_s: float) -> None:
         """The whole model in each that takes it, within so many seconds in all."""
@@ -125,42 +149,103 @@ class _Contest:
             except Exception as error:  # whatever a framework raises while it loads or runs
                 self.refused[LABELS[framework]] = first_line(error)
                 continue
-            _timed_alone(executor, self._feed)
+            _foretold(executor, self._feed)
             self.executors[said_of(executor.plan)] = executor
 
-    def add_plans(self, choices: Mapping[NodeAt, NodeChoice], threads: int) -> None:
-        """Plans of kernels that promise to be faster in place, the rest by the default; the one with most
-        kernels with its rest by OpenVINO, where that runs the whole model, and with its regions' threads used
-        in other ways; and that one, or the whole model, in several streams, where enough of it can
-        overlap."""
-        is_wide = could_pay(self._graph, self._default_us)
-        streams = [count for count in STREAMS if is_wide and count <= threads]
-        if not choices and not streams:
+    def add_plans(
+        self,
+        choices: Mapping[NodeAt, NodeChoice],
+        fused: Sequence[NodeChoice],
+        threads: int,
+        fewer: Fewer = lambda _: {},
+    ) -> None:
+        """Plans of kernels that promise to be faster in place, the rest by the default; the same with those
+        of several nodes, where these promise more; the one that promises most with its rest by OpenVINO,
+        where that runs the whole model, and with its regions' threads used in other ways; and that one, or
+        the whole model, in several streams, where enough of it can overlap."""
+        streams = self._stream_counts(threads)
+        if not choices and not fused and not streams:
             return
-        try:
-            profiled = node_times(self._graph, self._feed, threads)
-        except Exception as error:  # whatever a profile shows or hides: the whole model runs
-            log.warning("No plan is tried, since the model could not be profiled: %s", first_line(error))
+        if (found := self._profiled(threads)) is None:
             return
-        arrays = (*self._feed.values(), *self._expected)
-        copied = sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
-        outer = {at: us for at, us in profiled.items() if isinstance(at, int)}
-        known = costs(outer, self._default_us, copied, threads)
-        times = profiled | dict[NodeAt, float](known.nodes.items())
+        times, known = found
         promising = _promising(choices, times)
-        plans = _plans(self._graph, promising, times, self._place)
+        both = with_fusions(promising, fused, times)
+        plans = _plans(self._graph, both, times, self._place) if both != promising else []
+        plans += _plans(self._graph, promising, times, self._place)
         if plans and any(one.startswith(LABELS["openvino"]) for one in self.executors):
             plans.append(by_framework(plans[0], "openvino"))
         if plans:
             plans += other_threading(plans[0], known, threads)
-        if could_pay(self._graph, self._default_us, times):
-            for count in streams:
-                placed = node_streams(self._graph, times, count)
-                plan = with_kernels(self._graph, promising, *self._place, times, placed)
-                if plan.stream_count > 1:
-                    plans.append(plan)
+        plans += self._all_in_streams(streams, threads, both, times, fewer)
         for plan in plans:
             self.add(predicted(plan, known))
+
+    def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
+        """As it is and, if it is of one stream, in several, where enough of it can overlap."""
+        self.add(given)
+        self.of_given.add(said_of(given))
+        streams = self._stream_counts(threads) if given.stream_count == 1 else []
+        if not streams or given.nhwc or (found := self._profiled(threads)) is None:
+            return
+        times, known = found
+        for plan in self._all_in_streams(streams, threads, kernels_in(given), times, fewer):
+            self.add(predicted(plan, known))
+            self.of_given.add(said_of(plan))
+
+    def _stream_counts(self, threads: int) -> list[int]:
+        is_wide = could_pay(self._graph, self._default_us)
+        return [count for count in STREAMS if is_wide and count <= threads]
+
+    def _profiled(self, threads: int) -> tuple[dict[NodeAt, float], Costs] | None:
+        """Each node's time where it stands, and what else costs; None where nobody can say."""
+        try:
+            profiled = node_times(self._graph, self._feed, threads)
+        except Exception as error:  # whatever a profile shows or hides: the whole model runs
+            log.warning("No plan is tried, since the model could not be profiled: %s", first_line(error))
+            return None
+        arrays = (*self._feed.values(), *self._expected)
+        copied = sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
+        outer = {at: us for at, us in profiled.items() if isinstance(at, int)}
+        known = costs(outer, self._default_us, copied, threads)
+        return profiled | dict[NodeAt, float](known.nodes.items()), known
+
+    def _all_in_streams(
+        self,
+        counts: Sequence[int],
+        threads: int,
+        kernels: Mapping[int, NodeChoice] | Mapping[NodeAt, NodeChoice],
+        times: Mapping[NodeAt, float],
+        fewer: Fewer,
+    ) -> list[ModelPlan]:
+        if not could_pay(self._graph, self._default_us, times):
+            return []
+        plans = [
+            self._in_streams(count, threads // count, dict[NodeAt, NodeChoice](kernels.items()), times, fewer)
+            for count in counts
+        ]
+        return [plan for plan in plans if plan.stream_count > 1]
+
+    def _in_streams(
+        self,
+        count: int,
+        threads: int,
+        promising: Mapping[NodeAt, NodeChoice],
+        times: Mapping[NodeAt, float],
+        fewer: Fewer,
+    ) -> ModelPlan:
+        """Each stream has so many ``threads``: nodes are placed by their times on as many, and run by the
+        kernels for as many; where none is known, by the promising ones for all threads."""
+        try:
+            times = {**times, **node_times(self._graph, self._feed, threads)}
+        except Exception as error:
+            log.warning("Streams are placed by times on all threads: %s", first_line(error))
+        fused = {number for one in promising.values() for number in one.fused}
+        known = {at: one for at, one in fewer(threads).items() if at not in fused}
+        others = {at: one for at, one in promising.items() if at not in known}
+        placed = node_streams(self._graph, times, count)
+        kernels = others | _promising(known, times)
+        return with_kernels(self._graph, kernels, *self._place, times, placed)
 
     def add(self, plan: ModelPlan) -> None:
         """A plan that is not sound is told of, and takes no part."""
@@ -186,9 +271,9 @@ class _Contest:
         return executor
 
 
-def _timed_alone(executor: Executor, feed: Feed) -> float:
+def _foretold(executor: Executor, feed: Feed) -> float:
     """Microseconds of a whole model's run, which from then on is what is predicted of it."""
-    us = alone_us(_run(executor, feed))
+    us = foretold_us(_run(executor, feed))
     [step] = executor.plan.steps
     executor.plan = replace(executor.plan, steps=(replace(step, predicted_us=us),))
     return us
@@ -240,9 +325,12 @@ def said_of(plan: ModelPlan) -> str:
     labels = " and ".join(sorted(LABELS[one] for one in others))
     streams = f", in {plan.stream_count} streams" * (plan.stream_count > 1)
     streams = _threading_said(plan) + streams
+    streams = f", {plan.nhwc.nodes} nodes channels-last" * bool(plan.nhwc) + streams
     if not count and len(others) == 1:
         return whole_said(*others) + streams
     rest = f", the rest by {labels}" * (others != {DEFAULT})
+    several = sum(isinstance(step.by, ByKernel) and len(step.nodes) > 1 for step in plan.steps)
+    rest = f", {several} of several nodes" * bool(several) + rest
     return f"{count} of {plan.step_count} steps by kernels{rest}{streams}"
 
 

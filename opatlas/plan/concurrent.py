@@ -57,7 +57,8 @@ class InStreams:
             row, said = streams.index(command.stream), self._tasks[command.number].said
             start_us, took_us = 1e6 * begin.at_s, 1e6 * (end.at_s - begin.at_s)
             if command.act is Act.LAUNCH:
-                boxes.append(TimelineBox(row, said, start_us, took_us))
+                by = self.program.run_by(command.number)
+                boxes.append(TimelineBox(row, said, start_us, took_us, by=by))
             else:
                 waits.append(TimelineWait(row, said, start_us, took_us))
         return bounded([f"stream {stream}" for stream in streams], boxes, waits)

@@ -1,54 +1,87 @@
-"""A whole model in ONNX Runtime, run with nothing between the caller and it.
+"""A whole model in one framework, run with as little as can be between the caller and it.
 
-A model may take 0.1 ms, of which 2 % are two microseconds. ONNX Runtime runs any number of calls at once, so
-nobody waits for anybody; what a run does not take, or fails over, is None, and the executor's own way then
-says why in one sentence.
+A model may take 0.1 ms, of which 2 % are two microseconds. What a run does not take, or fails over, is None,
+and the executor's own way then says why in one sentence, and what runs from then on.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import numpy as np
 
 from opatlas.graph.normal import ModelGraph
+from opatlas.load.kernel import KernelFailed
 from opatlas.plan.arrays import dtype_of, has_array
-from opatlas.plan.regions import OnnxRuntimeRegion
+from opatlas.plan.regions import OnnxRuntimeRegion, Region
 
 Expected = Sequence[tuple[str, np.dtype, tuple[int, ...]]]
-"""Inputs' names, types and shapes."""
+"""Names, types and shapes of inputs or outputs."""
+
+
+def expected_of(graph: ModelGraph, names: Sequence[str]) -> Expected:
+    """Of those that are arrays of a known shape."""
+    kinds = [(name, graph.walk.types.get(name)) for name in names]
+    return [(name, dtype_of(kind), kind.shape) for name, kind in kinds if kind and has_array(kind)]
 
 
 def expected_inputs(graph: ModelGraph) -> Expected | None:
     """Of a model's inputs; None where one is no array of a known shape."""
-    kinds = [(name, graph.walk.types.get(name)) for name in graph.input_names]
-    known = [(name, dtype_of(kind), kind.shape) for name, kind in kinds if kind and has_array(kind)]
-    return known if len(known) == len(kinds) else None
+    known = expected_of(graph, graph.input_names)
+    return known if len(known) == len(graph.input_names) else None
 
 
-def fits(inputs: Mapping[str, Any], expected: Expected) -> bool:
+def fits(arrays: Mapping[str, Any], expected: Expected) -> bool:
     """Whether these are the arrays that are expected, as they are. ONNX Runtime looks itself, but not at the
     order of bytes: it would read the numbers of another machine as its own."""
-    if len(inputs) != len(expected):
-        return False
+    return len(arrays) == len(expected) and _are(arrays, expected)
+
+
+def _are(arrays: Mapping[str, Any], expected: Expected) -> bool:
     for name, dtype, shape in expected:
-        array = inputs.get(name)
+        array = arrays.get(name)
         if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
             return False
     return True
 
 
-class DirectRuns:
-    """Runs of a region that is the whole model, over inputs that are ``expected``."""
-
-    def __init__(self, region: OnnxRuntimeRegion, outputs: Sequence[str], expected: Expected) -> None:
-        self._region, self._outputs, self._expected = region, list(outputs), expected
-        self._run = region.session._sess.run
+class Direct(Protocol):
+    """Runs of a whole model over inputs that are as expected."""
 
     def run(self, outputs: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any] | None:
         """The outputs of these names (all, where there are none), or None."""
-        if not fits(inputs, self._expected):
+
+    def bind(
+        self, inputs: Mapping[str, Any], outputs: Mapping[str, np.ndarray | None]
+    ) -> Callable[[], None] | None:
+        """A run over memory that stays, where all of it does; else None."""
+
+
+def direct_runs(graph: ModelGraph, region: Region, alone: AbstractContextManager[None]) -> Direct | None:
+    """Of a region that is the whole model. ``alone``: entered around each run in a framework that runs one at
+    a time; None where such a framework is given what is no array of a known shape."""
+    if isinstance(region, OnnxRuntimeRegion):
+        return DirectRuns(region, graph)
+    if (expected := expected_inputs(graph)) is None:
+        return None
+    return DirectTurns(region, graph.output_names, expected, expected_of(graph, graph.output_names), alone)
+
+
+class DirectRuns:
+    """In ONNX Runtime, which runs any number of calls at once, so that nobody waits for anybody, and looks at
+    its inputs itself: of those that are no arrays of a known shape (sequences, text) nothing is asked
+    here."""
+
+    def __init__(self, region: OnnxRuntimeRegion, graph: ModelGraph) -> None:
+        self._region, self._outputs = region, list(graph.output_names)
+        self._count, self._expected = len(graph.input_names), expected_of(graph, graph.input_names)
+        self._run = region.session._sess.run
+
+    def run(self, outputs: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any] | None:
+        if len(inputs) != self._count or not _are(inputs, self._expected):
             return None
         try:
             made: list[Any] = self._run(outputs or self._outputs, inputs, None)
@@ -59,15 +92,80 @@ class DirectRuns:
     def bind(
         self, inputs: Mapping[str, Any], outputs: Mapping[str, np.ndarray | None]
     ) -> Callable[[], None] | None:
-        """A run over memory that stays, where all of it does; else None."""
-        buffers = {name: array for name, array in outputs.items() if array is not None}
-        stays = len(buffers) == len(outputs) and all(map(_is_dense, (*inputs.values(), *buffers.values())))
-        if not buffers or not stays or not fits(inputs, self._expected):
+        buffers = _buffers(inputs, outputs)
+        if buffers is None or not fits(inputs, self._expected):
             return None
         try:
             return self._region.bind_named(inputs, buffers)
         except Exception:  # of a buffer that does not fit
             return None
+
+
+class DirectTurns:
+    """In a framework that runs one call at a time: whoever calls meanwhile waits. Outputs are in the order of
+    ``outputs``; ``known``: those that are arrays of a known shape."""
+
+    def __init__(
+        self,
+        region: Region,
+        outputs: Sequence[str],
+        expected: Expected,
+        known: Expected,
+        alone: AbstractContextManager[None],
+    ) -> None:
+        self._region, self._outputs, self._expected, self._alone = region, outputs, expected, alone
+        self._known = known if len(known) == len(outputs) else None
+        self._names = [name for name, _, _ in expected]
+
+    def run(self, outputs: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any] | None:
+        if not fits(inputs, self._expected):
+            return None
+        try:
+            with self._alone:
+                made = self._region.run([inputs[name] for name in self._names])
+        except KernelFailed:
+            return None
+        if not outputs:
+            return made
+        by_name = dict(zip(self._outputs, made, strict=True))
+        return [by_name[name] for name in outputs] if by_name.keys() >= set(outputs) else None
+
+    def bind(
+        self, inputs: Mapping[str, Any], outputs: Mapping[str, np.ndarray | None]
+    ) -> Callable[[], None] | None:
+        buffers = _buffers(inputs, outputs)
+        if buffers is None or self._known is None:
+            return None
+        # Neither of them looks at an output's place: what does not fit would be spread, or cast.
+        if not fits(inputs, self._expected) or not fits(buffers, self._known):
+            return None
+        try:
+            places = [buffers[name] for name in self._outputs]
+            bound = self._region.bind([inputs[name] for name in self._names], places)
+        except Exception:  # whatever a framework raises over memory that it does not take
+            return None
+
+        def run() -> None:
+            with self._alone:
+                bound()
+
+        return run
+
+
+def _buffers(
+    inputs: Mapping[str, Any], outputs: Mapping[str, np.ndarray | None]
+) -> dict[str, np.ndarray] | None:
+    """The outputs' places, if all of them, and the inputs, are memory that stays, and no output is written
+    where something else lies."""
+    places = {name: array for name, array in outputs.items() if array is not None}
+    if not places or len(places) < len(outputs):
+        return None
+    if not all(map(_is_dense, (*inputs.values(), *places.values()))):
+        return None
+    pairs = itertools.chain(
+        itertools.product(places.values(), inputs.values()), itertools.combinations(places.values(), 2)
+    )
+    return None if any(np.may_share_memory(one, other) for one, other in pairs) else places
 
 
 def _is_dense(array: Any) -> bool:

@@ -21,12 +21,12 @@ from opatlas.placement.queues import NoEngine
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
 from opatlas.plan.bodies import ALONE
 from opatlas.plan.concurrent import InStreams, cpu_device, step_said
-from opatlas.plan.direct import DirectRuns, expected_inputs, fits
+from opatlas.plan.direct import Direct, direct_runs, expected_inputs, fits
 from opatlas.plan.engines import DeadlinePassed, EngineShare, EngineStalled, EngineStep
-from opatlas.plan.on_engines import OnEngines, engine_steps
+from opatlas.plan.engines.runs import OnEngines, engine_steps
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
 from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
-from opatlas.plan.regions import DEFAULT, ModelPart, OnnxRuntimeRegion, Region, open_region
+from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
 from opatlas.streams.device import Marks, StreamDevice, StreamsFailed
 from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
@@ -103,7 +103,7 @@ class Executor:
         self._parts = Parts(load, max(1, threads // plan.stream_count), failed)
         self._streams: InStreams | None = None
         self._whole: Region | None = None
-        self.direct: DirectRuns | None = None  # where ONNX Runtime was chosen for the whole model
+        self.direct: Direct | None = None  # where a framework runs the whole model
         self._whole_by = DEFAULT
         self._program: GraphProgram | None = None
         self._engine_steps: list[EngineStep] | None = None
@@ -113,16 +113,14 @@ class Executor:
         self._has_kernels = False
         by = plan.steps[0].by
         if len(plan.steps) == 1 and isinstance(by, ByFramework):
-            self._whole_by = by.framework
-            self._whole = open_region(self._whole_by, ModelPart.whole(graph), threads, alone=True)
-            if isinstance(self._whole, OnnxRuntimeRegion) and self._expected is not None:
-                self.direct = DirectRuns(self._whole, graph.output_names, self._expected)
+            region = open_region(by.framework, ModelPart.whole(graph), threads, alone=True)
+            self._leave_to(region, by.framework)
             return
         program = GraphProgram(graph, plan, self._parts, ALONE)
         self.fallen_back = lacking(program.size)
         if self.fallen_back:
             log.warning("The whole model runs in ONNX Runtime: %s.", self.fallen_back)
-            self._whole = self._whole_model(graph.input_names)
+            self._leave_to(self._whole_model(graph.input_names))
             return
         program.settle(memory_of(program.size), {})
         self._program, self.peak_bytes = program, program.size
@@ -236,7 +234,7 @@ class Executor:
         self._parts = replace(self._parts, kernels=[])
         self.fallen_back = why
         log.warning("%s. The whole model runs in ONNX Runtime.", self.fallen_back)
-        self._whole, self._whole_by = self._whole_model(self.graph.input_names), DEFAULT
+        self._leave_to(self._whole_model(self.graph.input_names))
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[StepTime]:
         """One run, each step timed."""
@@ -266,9 +264,10 @@ class Executor:
                 return streams.timeline(marks)
         boxes, start_us = [], 0.0
         for at, timed in enumerate(self.profile(inputs)):
-            whole = self._program is None
-            said = "the whole model" if whole else step_said(self.graph, at, timed.step)
-            boxes.append(TimelineBox(0, said, start_us, timed.us))
+            said, by = "the whole model", self._whole_by
+            if (program := self._program) is not None:
+                said, by = step_said(self.graph, at, timed.step), program.run_by(at)
+            boxes.append(TimelineBox(0, said, start_us, timed.us, by=by))
             start_us += timed.us
         return bounded(["one step after the other"], boxes)
 
@@ -294,16 +293,15 @@ class Executor:
             raise ModelFailed(f"The model failed: {error}") from error
         finally:
             if on is not None and on.share.hangs and model is self._whole:  # a thread is in it still
-                self._whole = self._whole_model(self.graph.input_names)
-                self._whole_by = DEFAULT
+                self._leave_to(self._whole_model(self.graph.input_names))
 
     def _prefer_whole(self, arrays: Sequence[np.ndarray], error: Exception) -> None:
         """No kernel is to blame: if the whole model runs, it does so from now on; else the inputs are."""
         whole = self._whole_model(self.graph.input_names)
         self._run_whole(whole, arrays)
         log.warning("%s. The whole model runs in ONNX Runtime.", error)
-        self._whole, self._whole_by, self._program = whole, DEFAULT, None
-        self.fallen_back = str(error)
+        self._leave_to(whole)
+        self._program, self.fallen_back = None, str(error)
 
     def _drop_revoked(self) -> None:
         if self._program is None or not self._has_kernels or not (gone := self._revoked()):
@@ -316,7 +314,7 @@ class Executor:
     def _overridden(self, inputs: Mapping[str, Any]) -> bool:
         """Whether a constant that is an input too is given, as ONNX allows."""
         extra = set(inputs) - set(self.graph.input_names)
-        return bool(extra) and extra <= {value.name for value in self.graph.model.graph.input}
+        return bool(extra) and extra <= {value.name for value in self.graph.unlaid.model.graph.input}
 
     def _as_expected(self, inputs: Mapping[str, Any]) -> list[Any] | None:
         """Arrays that fit as they are; of anything else None. Written for speed: a model may take 0.1 ms."""
@@ -353,6 +351,11 @@ class Executor:
             else:
                 program.arrays[0][number] = array
 
+    def _leave_to(self, whole: Region, framework: str = DEFAULT) -> None:
+        """The whole model runs there from now on."""
+        self._whole, self._whole_by = whole, framework
+        self.direct = direct_runs(self.graph, whole, self._alone)
+
     def _whole_model(self, inputs: Sequence[str]) -> Region:
-        """In the default framework."""
-        return open_region(DEFAULT, ModelPart.whole(self.graph, inputs), self._threads, alone=True)
+        """In the default framework, as the model was given."""
+        return open_region(DEFAULT, ModelPart.whole(self.graph.unlaid, inputs), self._threads, alone=True)

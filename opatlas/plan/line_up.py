@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import comb
 
+import numpy as np
+
 from opatlas.evidence import Ratios
 from opatlas.noise import CONFIDENCE
 from opatlas.plan.resting import OtherThreads
@@ -26,6 +28,10 @@ TIMED_S = 0.001
 """A turn takes as many runs as fill this: one of microseconds says little."""
 HOPELESS_ROUNDS, HOPELESS = 3, 2.0
 """After so many rounds, who took so many times as long as the fastest in each takes no further part."""
+UNDECIDED = 1.2
+"""A ratio above this whose interval reaches below 1: the host was disturbed, and nothing of it is kept."""
+CACHE_BYTES = 1 << 26
+"""More than most processors' last cache holds of one core's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,20 @@ def line_up(contenders: Mapping[str, Callable[[], object]], seconds: float) -> d
         )
         for name, taken in times.items()
     }
+
+
+def turns_alone(run: Callable[[], object], least: int, most: int, seconds: float) -> list[float]:
+    """Microseconds of a run in turns as a line-up gives them, with nobody else in it: ``least`` turns, then
+    up to ``most`` within so many seconds. Between them the caches forget, as they do while others run."""
+    once_s = min(_seconds(run) for _ in range(WARMING))
+    others, elsewhere = OtherThreads(), np.zeros(CACHE_BYTES, np.uint8)
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < least or (len(times) < most and time.perf_counter() < end):
+        np.add(elsewhere, 1, out=elsewhere)
+        others.wait()
+        times.append(_turn_us(run, once_s))
+    return times
 
 
 def _turn_us(run: Callable[[], object], once_s: float) -> float:

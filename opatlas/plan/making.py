@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from opatlas.graph.channels_last import ChannelsLast
 from opatlas.graph.linked import Linked, NodeAt
 from opatlas.plan.plan import Alternative, ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 
@@ -27,6 +28,9 @@ class PlannedGraph(Protocol):
 
     @property
     def outputs(self) -> Sequence[int]: ...
+
+    @property
+    def nhwc(self) -> ChannelsLast: ...
 
     def can_begin_at(self, number: int, /) -> bool: ...
 
@@ -49,7 +53,7 @@ def whole(graph: PlannedGraph, target: str, setting: str) -> ModelPlan:
     made = frozenset().union(*(node.makes for node in graph.nodes))
     outputs = tuple(dict.fromkeys(number for number in graph.outputs if number in made))
     step = PlanStep(nodes, outputs, DEFAULT)
-    return ModelPlan(graph.key, target, setting, (step,))
+    return ModelPlan(graph.key, target, setting, (step,), graph.nhwc)
 
 
 def with_kernels(
@@ -75,7 +79,18 @@ def with_kernels(
         return whole(graph, target, setting)
     if default_us is None:
         steps = [replace(one, predicted_us=None) if _is_region(one) else one for one in steps]
-    return ModelPlan(graph.key, target, setting, tuple(steps))
+    return ModelPlan(graph.key, target, setting, tuple(steps), graph.nhwc)
+
+
+def kernels_in(plan: ModelPlan) -> dict[int, NodeChoice]:
+    """A plan's kernels as :func:`with_kernels` takes them; those in bodies are left out."""
+    return {
+        step.nodes[-1]: NodeChoice(
+            step.by, step.predicted_us or 0.0, step.over, step.nodes if len(step.nodes) > 1 else ()
+        )
+        for step in plan.steps
+        if isinstance(step.by, ByKernel)
+    }
 
 
 def _steps(

@@ -7,11 +7,12 @@ says nothing of weights: it is good for every model of its structure on its targ
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from opatlas.errors import CallerError
+from opatlas.graph.channels_last import NOTHING, ChannelsLast, InvalidChannelsLast
 
 PLAN_VERSION = 1
 MOST_STEPS = 100_000
@@ -109,31 +110,34 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """``model``, ``target`` and ``setting`` are keys; ``steps`` stand in their order."""
+    """``model``, ``target`` and ``setting`` are keys; ``steps`` stand in their order. ``nhwc``: what of the
+    model lies channels-last, its bodies included, whose own plans say nothing of it; where something does,
+    the steps' nodes and values are those of the model's laid-out form (:mod:`opatlas.graph.laid_out`)."""
 
     model: str
     target: str
     setting: str
     steps: tuple[PlanStep, ...]
+    nhwc: ChannelsLast = NOTHING
+
+    @property
+    def every_step(self) -> Iterator[PlanStep]:
+        """Its steps, where a branch's or loop's are those of its bodies."""
+        for step in self.steps:
+            if isinstance(step.by, ByBodies):
+                for plan in step.by.plans:
+                    yield from plan.every_step
+            else:
+                yield step
 
     @property
     def kernels(self) -> list[ByKernel]:
         """Of all steps, those of bodies included."""
-        found = list[ByKernel]()
-        for step in self.steps:
-            if isinstance(step.by, ByKernel):
-                found.append(step.by)
-            elif isinstance(step.by, ByBodies):
-                found += [one for plan in step.by.plans for one in plan.kernels]
-        return found
+        return [step.by for step in self.every_step if isinstance(step.by, ByKernel)]
 
     @property
     def step_count(self) -> int:
-        """Steps, where a branch's or loop's are those of its bodies."""
-        return sum(
-            sum(plan.step_count for plan in step.by.plans) if isinstance(step.by, ByBodies) else 1
-            for step in self.steps
-        )
+        return sum(1 for _ in self.every_step)
 
     @property
     def stream_count(self) -> int:
@@ -149,13 +153,14 @@ class ModelPlan:
         return None if None in times else math.fsum(time for time in times if time is not None)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        document: dict[str, Any] = {
             "plan": PLAN_VERSION,
             "model": self.model,
             "target": self.target,
             "setting": self.setting,
             "steps": [step.to_json() for step in self.steps],
         }
+        return document | self.nhwc.to_json()
 
     @classmethod
     def from_json(cls, document: Any) -> ModelPlan:
@@ -194,7 +199,18 @@ def _plan(document: Mapping[str, Any], depth: int) -> ModelPlan:
         _text(document, "target"),
         _text(document, "setting"),
         tuple(_step(number, step, depth) for number, step in enumerate(steps)),
+        _channels_last(document, depth),
     )
+
+
+def _channels_last(document: Mapping[str, Any], depth: int) -> ChannelsLast:
+    try:
+        found = ChannelsLast.from_json(document)
+    except InvalidChannelsLast as error:
+        raise InvalidPlan(str(error)) from None
+    if found and depth:
+        raise InvalidPlan("What lies channels-last in a body is said by the model's plan, not by the body's.")
+    return found
 
 
 def _step(number: int, document: Any, depth: int) -> PlanStep:

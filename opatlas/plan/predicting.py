@@ -2,8 +2,8 @@
 
 Of a kernel: its published time. Of a region: the default's own profile of its nodes, brought to what the
 default takes without a profiler, and what binding and handing over to a session costs on this machine. Of a
-whole model in a framework: some runs of it alone. The line-up, in which contenders take turns, is none of
-this, so that a prediction can be wrong.
+whole model in a framework: some turns of it alone, its caches cold and its threads asleep before each, as
+they are among others. The line-up is none of this, so that a prediction can be wrong.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from opatlas.plan.line_up import turns_alone
 from opatlas.plan.plan import ONE, SLEEPING, THREADING, ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.regions import OnnxRuntimeRegion
 from opatlas.plan.resting import OtherThreads
 
 RUNS, WARM_RUNS = 5, 2
 HANDOFFS = 50
+LEAST_TURNS, MOST_TURNS, TURNS_S = 3, 9, 1.0
+"""Of a whole model, before anybody is timed beside it."""
 SHARED_SIZE = 1 << 16
 """Numbers of an operator that ONNX Runtime shares among threads."""
 
@@ -74,6 +77,11 @@ def is_short(step: PlanStep, known: Costs, threads: int) -> bool:
     """Whether a region's nodes, on one thread, take less than on all of them with the waking."""
     own = sum(known.nodes.get(number, 0.0) for number in step.nodes)  # on all, awake
     return isinstance(step.by, ByFramework) and own * (threads - 1) < known.waking_us
+
+
+def foretold_us(run: Callable[[], object]) -> float:
+    """Of one run of a whole model, as it will be timed among others: the median of some turns."""
+    return statistics.median(turns_alone(run, LEAST_TURNS, MOST_TURNS, TURNS_S))
 
 
 def alone_us(run: Callable[[], object], runs: int = RUNS) -> float:

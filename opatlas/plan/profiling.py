@@ -21,7 +21,7 @@ from opatlas.graph.walk import CONTROL
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import whole
-from opatlas.plan.regions import open_session
+from opatlas.plan.regions import DEFAULT, open_session
 from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
 Feed = Mapping[str, np.ndarray]
@@ -55,18 +55,20 @@ def profile_by_executor(executor: Executor, feeds: Iterable[Feed], version: str 
     """Of one run over each of these inputs by a plan. A step of one node has its time; nodes of a region are
     only counted, and so are those in bodies that the plan runs itself."""
     before, nodes, runs = executor.body_runs, dict[NodePath, NodeProfile](), 0
+    graph = executor.graph
     for feed in feeds:
         runs += 1
         for timed in executor.profile(feed):
-            us = timed.us if len(timed.step.nodes) == 1 else None
-            for number in timed.step.nodes:
-                has_bodies = executor.graph.nodes[number].proto.op_type in CONTROL
+            own = graph.own_nodes(timed.step.nodes)
+            us = timed.us if len(own) == 1 else None
+            for number in own:
+                has_bodies = graph.unlaid.nodes[number].proto.op_type in CONTROL
                 seen = NodeProfile(1, us, None if has_bodies else us)
                 nodes[number,] = nodes.get((number,), NEVER) + seen
     for at, count in executor.body_runs.items():
-        if count > before.get(at, 0):
-            nodes[at] = NodeProfile(count - before.get(at, 0), None, None)
-    return ModelProfile(executor.graph.key, version, "executor", runs, nodes)
+        if count > before.get(at, 0) and (path := graph.own_path(at)) is not None:
+            nodes[path] = NodeProfile(count - before.get(at, 0), None, None)
+    return ModelProfile(graph.key, version, "executor", runs, nodes)
 
 
 def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, float]:
@@ -97,7 +99,7 @@ def timeline_of_whole(graph: ModelGraph, feed: Feed, threads: int) -> Timeline:
         if at is None or len(at) == 1:  # none: what ONNX Runtime put in, such as a reorder
             said = event.get("args", {}).get("op_name", name)
             said += f" (node {at[0]})" if at else ""
-            boxes.append(TimelineBox(0, said, float(start_us), float(event["dur"])))
+            boxes.append(TimelineBox(0, said, float(start_us), float(event["dur"]), by=DEFAULT))
     return bounded(["ONNX Runtime"], boxes)
 
 

@@ -131,6 +131,12 @@ class GraphProgram:
         inner = (one.artifacts for body in self._bodies.values() for one in body.inners)
         return frozenset(self.live.values()).union(*inner)
 
+    def run_by(self, number: int) -> str:
+        """What people read of who runs a step now: its kernel, until that went over to the default."""
+        by = self.plan.steps[number].by
+        has_left = number not in self.live and number not in self._bodies
+        return DEFAULT if has_left and not isinstance(by, ByFramework) else by.said
+
     def body_runs(self, body: BodyPath = ()) -> dict[NodePath, int]:
         """How often each node in a body that runs by itself has run since the plan was loaded, by where it
         is in ``body``."""

@@ -31,13 +31,15 @@ class InvalidTimeline(CallerError):
 
 @dataclass(frozen=True, slots=True)
 class TimelineBox:
-    """A kernel, a region or a copy on its row (a number). ``model``: whose it is, where several share."""
+    """A kernel, a region or a copy on its row (a number). ``model``: whose it is, where several share;
+    ``by``: what ran it (a framework, or a kernel's route and label), empty where nobody says."""
 
     row: int
     said: str
     start_us: float
     took_us: float
     model: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Timeline:
     def of_model(self, model: str) -> Timeline:
         """As this model's owner may see it: others' boxes are there without their names, and no waits."""
         boxes = (
-            replace(one, model="") if one.model == model else replace(one, said=OTHERS, model=OTHERS)
+            replace(one, model="") if one.model == model else replace(one, said=OTHERS, model=OTHERS, by="")
             for one in self.boxes
         )
         waits = (replace(one, model="") for one in self.waits if one.model == model)
@@ -104,7 +106,8 @@ class Timeline:
             "timeline": TIMELINE_VERSION,
             "rows": list(self.rows),
             "boxes": [
-                [one.row, _us(one.start_us), _us(one.took_us), one.said, one.model] for one in self.boxes
+                [one.row, _us(one.start_us), _us(one.took_us), one.said, one.model, one.by]
+                for one in self.boxes
             ],
             "waits": [
                 [one.row, _us(one.start_us), _us(one.took_us), _us(one.expected_us), one.said, one.model]
@@ -143,7 +146,7 @@ class Timeline:
         for box in self.boxes:
             events.append({
                 "name": box.said, "cat": box.model or "kernel", "ph": "X", "pid": 0, "tid": box.row,
-                "ts": _us(box.start_us), "dur": _us(box.took_us),
+                "ts": _us(box.start_us), "dur": _us(box.took_us), "args": {"by": box.by},
             })  # fmt: skip
         for number, wait in enumerate(self.waits):
             args = {"row": self.rows[wait.row], "expected_us": _us(wait.expected_us), "model": wait.model}
@@ -172,7 +175,8 @@ Kept = TypeVar("Kept", TimelineBox, TimelineWait)
 
 def _kept(one: Kept, begin_us: float) -> Kept:
     start_us = one.start_us - begin_us
-    return replace(one, start_us=start_us, said=one.said[:MOST_TEXT], model=one.model[:MOST_TEXT])
+    one = replace(one, start_us=start_us, said=one.said[:MOST_TEXT], model=one.model[:MOST_TEXT])
+    return replace(one, by=one.by[:MOST_TEXT]) if isinstance(one, TimelineBox) else one
 
 
 def _us(value: float | None) -> float | None:
@@ -181,15 +185,16 @@ def _us(value: float | None) -> float | None:
 
 
 def _box(values: Any, rows: int) -> TimelineBox:
-    if not isinstance(values, list) or len(values) != 5:
-        raise InvalidTimeline("A box of a timeline is [row, start_us, took_us, said, model].")
-    row, start_us, took_us, said, model = values
+    if not isinstance(values, list) or len(values) not in (5, 6):
+        raise InvalidTimeline("A box of a timeline is [row, start_us, took_us, said, model, by].")
+    row, start_us, took_us, said, model, by = values if len(values) == 6 else (*values, "")
     return TimelineBox(
         _row(row, rows),
         _text(said, "What a box says"),
         _time(start_us),
         _time(took_us),
         _text(model, "A model's name"),
+        _text(by, "What ran a box"),
     )
 
 

@@ -60,6 +60,11 @@ class TestFigures:
         assert result["geomean_vs_onnxruntime"] == pytest.approx(math.sqrt(4.0 / 2.0), rel=1e-3)
         assert result["geomean_vs_max_autotune"] == pytest.approx(math.sqrt(8.0), rel=1e-3)
 
+    def test_a_baseline_that_was_left_out_has_no_figure(self) -> None:
+        result = summarize([replace(WON, baselines={"onnxruntime": 2.0}), KEPT])
+        assert result["geomean_vs_max_autotune"] is None
+        assert result["geomean_vs_eager"] == pytest.approx(2.0)
+
     def test_of_all_calls_time_each_operator_has_its_share(self) -> None:
         once = row("d", default_us=10.0, chosen=4.0, chosen_again=4.0, oracle=4.0,
                    baselines={"onnxruntime": 2.0})  # fmt: skip

@@ -11,17 +11,17 @@ import pytest
 
 from bench import graph as bench_graph
 from bench.graph.one_by_one import one_by_one
-from bench.graph.plans import BenchModel
+from bench.graph.plans import OURS, BenchModel
 from bench.graph.reference import error_of, in_float64
 from bench.models.frameworks import users
 from bench.models.made_models import decoder, encoder
 from opatlas.errors import LoadError
-from opatlas.given_model import random_inputs
+from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.checking import check_plan
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, executor, wanted
-from tests.opatlas.plan.test_session import adding
+from tests.opatlas.session.test_session import adding
 
 pytest.importorskip("openvino")
 pytest.importorskip("jax")
@@ -89,7 +89,7 @@ def test_a_model_is_timed_by_its_parts_beside_its_frameworks(publish_add: Any, j
     runs, refused = users(one.graph, one.feed, 1, compile_s=0.01)
     found = bench_graph.measure(one, client, runs, refused, 0.0)
     assert json.loads(json.dumps(found)) == found
-    assert all(found[f"{name}_ms"] > 0 for name in (*bench_graph.OURS, "onnxruntime"))
+    assert all(found[f"{name}_ms"] > 0 for name in (*OURS, "onnxruntime"))
     assert (found["nodes"], found["by_kernels"], found["fused_operators"]) == (3, 2, 0)
     assert found["max_error"] <= 2 * found["onnxruntime_error"] < 1e-5
     assert found["predicted_ms"] > 0 and set(found["gain"]) == {name for name, _, _ in bench_graph.STEPS}

@@ -12,13 +12,15 @@ import pytest
 from onnx import helper
 
 import opatlas
-from bench import models
-from bench.models import frameworks, peak
+from bench import models, record
+from bench.models import exploring, frameworks, peak
+from bench.models.exploring import OperatorInPlace, timed_operators, worth_exploring
 from bench.models.frameworks import COLUMNS, users
 from bench.models.made_models import decoder, encoder
 from opatlas.client import Client
-from opatlas.given_model import random_inputs
+from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
+from opatlas.graph.onnx_model import extract
 from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
 from tests.tuning.graph.making import model
 
@@ -75,6 +77,7 @@ def test_a_model_is_timed_beside_its_frameworks(tmp_path: Path) -> None:
     ):
         found = models._timed(session, feed, runs, refused, 0.0)
     assert json.loads(json.dumps(found)) == found
+    assert found["chosen"] in models.row_of("decoder", found)
     for column in COLUMNS:
         assert (found[f"{column}_ms"] is None) == (column in refused) == (column not in runs)
     assert "control flow (Loop)" in found["refused"]["xla"]
@@ -87,17 +90,75 @@ def test_a_model_is_timed_beside_its_frameworks(tmp_path: Path) -> None:
     assert found["itself"] != found["best"] or found["own_ratio"] == found["ratio"]  # one line-up of the two
 
 
-def measured(itself: str | None, ratio: float, own_ratio: float | None = None) -> dict[str, Any]:
+def measured(itself: str | None, ratio: float, own_ratio: float | None = None, **more: Any) -> dict[str, Any]:
     bounds = [[one, 0.99 * one, 1.01 * one] if one else None for one in (ratio, own_ratio)]
-    return {"itself": itself, "ratio": bounds[0], "own_ratio": bounds[1]}
+    return {"itself": itself, "ratio": bounds[0], "own_ratio": bounds[1], "standings": []} | more
 
 
 def test_nobody_is_faster_than_itself_and_slower_is_said() -> None:
     chose_itself, kernels = measured("openvino", 1.5, 1.5), measured(None, 1.5)
-    assert models.counted([chose_itself, kernels]) == {"never_slower": 2, "faster": 1, "of": 2}
+    found = models.counted([chose_itself, kernels])
+    assert (found["never_slower"], found["faster"], found["of"]) == (2, 1, 2)
     chose_wrongly, lost_on_the_way = measured("openvino", 0.9, 1.0), measured("openvino", 1.0, 0.9)
-    slow = [chose_wrongly, lost_on_the_way, measured(None, 0.9)]
-    assert models.counted(slow) == {"never_slower": 0, "faster": 0, "of": 3}
+    found = models.counted([chose_wrongly, lost_on_the_way, measured(None, 0.9)])
+    assert (found["never_slower"], found["faster"], found["of"]) == (0, 0, 3)
+
+
+def test_predictions_are_counted_where_there_are_any_and_so_are_plans_with_kernels() -> None:
+    rows = [{"said": "OpenVINO, the whole model"}, {"said": "3 of 9 steps by kernels"}]
+    close, off = {"predicted_over_measured": 1.09}, {"predicted_over_measured": 0.88, "standings": rows}
+    nothing = {"predicted_over_measured": None}
+    found = models.counted([measured(None, 1.0, **more) for more in (close, off, nothing, {})])
+    assert found["predicted"] == {"within": 1, "of": 2} and found["tried"] == 1
+
+
+def timed(kind: str, shape: tuple[int, ...], us: float, **more: Any) -> OperatorInPlace:
+    nodes = [helper.make_node(kind, ["x"], ["y"])]
+    made = model(nodes, {"x": shape}, ["y"])
+    made.ir_version = 8
+    [one] = extract(made.SerializeToString()).operators
+    return OperatorInPlace(one.operator, us, **more)
+
+
+def test_operators_in_which_models_lose_most_are_explored_as_far_as_the_seconds_go() -> None:
+    """Of three that move as many bytes one does so slowly; one takes nothing of its model's time."""
+    quick, slow = timed("Relu", (1000, 100), 100.0), timed("Abs", (1000, 100), 900.0)
+    twice, rare = timed("Neg", (1000, 100), 300.0, calls=2.0), timed("Exp", (1000, 100), 0.9)
+    first, second = [quick, slow, rare], [twice, quick]
+    chosen = worth_exploring([first, second], 1e3)
+    assert [one.op_types[0] for one in chosen] == ["Abs", "Neg"]
+    assert [one.op_types[0] for one in worth_exploring([first, second], 6.0)] == ["Abs"]
+    assert worth_exploring([first, second], 1.0) == worth_exploring([], 1e3) == []
+
+
+def test_a_models_operators_have_the_time_that_they_take_in_it() -> None:
+    graph = ModelGraph(decoder(hidden=16, vocabulary=32, most=4))
+    found = timed_operators(graph, random_inputs(graph, 1), 1)
+    assert all(one.us > 0 for one in found)
+    assert max(one.calls for one in found) > 1  # in the loop's body
+
+
+def test_exploring_that_was_cut_off_goes_on_with_the_seconds_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "FOLDER", tmp_path)
+    given: list[float] = []
+
+    def cut_off(operators: Any, seconds: float, home: Path, say: Any) -> dict[str, Any]:
+        given.append(seconds)
+        say("0/2 first results")
+        say("1/2 first results")
+        if len(given) == 1:
+            raise KeyboardInterrupt
+        return {"asked": len(operators)}
+
+    monkeypatch.setattr(models, "explore", cut_off)
+    clock = iter([7.0, 7.0, 47.0, 47.0, 1.0, 1.0, 21.0, 21.0])
+    monkeypatch.setattr(exploring.time, "monotonic", lambda: next(clock))
+    with pytest.raises(KeyboardInterrupt):
+        models._explored(record.BenchRecord("models"), [], 100.0, tmp_path)
+    found = models._explored(record.BenchRecord("models"), [], 100.0, tmp_path)
+    assert given == [100.0, 60.0] and found == {"asked": 0, "seconds": 60.0}
 
 
 def test_a_plan_with_kernels_is_held_against_frameworks_alone() -> None:

@@ -11,6 +11,7 @@ import pytest
 from bench import streams
 from bench.models.made_models import two_tower
 from bench.streams import concurrent, workloads
+from bench.streams.regions import branching_regions
 from bench.streams.simulation import (
     SILENT_S,
     SimulatedOperator,
@@ -22,9 +23,11 @@ from bench.streams.simulation import (
 )
 from bench.streams.workloads import invented_models, recorded_models, simulated_runs
 from opatlas.evidence import Ratios
+from opatlas.graph.normal import ModelGraph
 from opatlas.placement.queues import POLICIES, NoEngine
 from opatlas.placement.references import ReferenceTime
 from opatlas.plan.line_up import TimedInTurns
+from tuning.graph.samples import sample_model
 
 
 def takes(seconds: float, said: float | None = None, kind: str = "conv") -> SimulatedOperator:
@@ -149,8 +152,8 @@ def test_recorded_models_have_the_times_that_were_published(tmp_path: Path) -> N
 
 def test_a_published_time_is_its_row() -> None:
     text = workloads.PUBLISHED.read_text()
-    assert "| MaxPool float32 16×432×21×21 → 16×432×21×21 | 68600.0 |" in text
-    assert any(one.seconds == pytest.approx(0.0686) for one in workloads._published().values())
+    assert "| MaxPool float32 16×432×21×21 → 16×432×21×21 | 39590.0 |" in text
+    assert any(one.seconds == pytest.approx(0.03959) for one in workloads._published().values())
 
 
 def test_the_bench_says_each_figure_of_each_policy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,8 +210,9 @@ def test_a_decision_is_wrong_where_the_other_is_faster_beyond_doubt(
     figures = concurrent._figures(timed(*interval), 2, in_streams)
     assert figures["right"] is right
     assert figures["chosen_ratio"] == (interval[0] if in_streams else 1.0)
-    told = concurrent.counted({"one": figures})
+    told = concurrent.counted([figures])
     assert told["decisions_right"] == f"{int(right)} of 1"
+    assert told["told_apart"] == int(not interval[1] < 1 < interval[2])
     assert told["never_slower"] is (not in_streams or interval[0] >= 0.98)
 
 
@@ -218,14 +222,16 @@ def test_the_bench_is_resumed_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(streams, "models_with_branches", lambda: {"a": b"a", "b": b"b"})
     monkeypatch.setattr(streams, "two_models", lambda: (b"a", b"b"))
     asked: list[bytes] = []
+    right = {"right": True, "chosen_ratio": 1.0, "chosen": 1, "ratio": [1.0, 1.0, 1.0]}
 
     def measure(data: bytes) -> dict[str, Any]:
         asked.append(data)
         if len(asked) == 2:
             raise KeyboardInterrupt
-        return {"right": True, "chosen_ratio": 1.0}
+        return right
 
     monkeypatch.setattr(streams, "measure_model", measure)
+    monkeypatch.setattr(streams, "measure_regions", lambda data: [right, right | {"right": False}])
     monkeypatch.setattr(streams, "measure_two_models", lambda *_: {"ratio": [1, 1, 1]})
     with pytest.raises(KeyboardInterrupt):
         streams.main()
@@ -233,3 +239,30 @@ def test_the_bench_is_resumed_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_
     assert asked == [b"a", b"b", b"b"], "a is kept from the run before"
     told = json.loads((tmp_path / "var/bench/streams.json").read_text())
     assert told["concurrent"]["decisions_right"] == "2 of 2"
+    assert told["aims"]["regions"]["decisions_right"] == "2 of 4"
+    assert told["aims"]["regions"]["share_right"] == 0.5 and told["aims"]["models"]["never_slower"] is True
+
+
+def test_the_aims_say_on_how_many_workloads_the_rule_is_best() -> None:
+    """A little more than the best is no more than equal."""
+
+    def policy(mean: float, p99: float, fairness: float) -> dict[str, Any]:
+        one = {"mean_wait_ms": mean, "p99_wait_ms": p99, "fairness": fairness}
+        return {"recorded": {"4": one}, "simulated": {"4": one | {"mean_wait_ms": 1.0}}}
+
+    placement = {"expected_wait": policy(2.0, 5.0, 0.9), "round_robin": policy(1.0, 4.99, 0.8)}
+    none = concurrent.counted([])
+    told = streams.aims(placement, none | {"of_regions": none})["expected_wait"]
+    assert told["mean_wait_ms"] == "best or equal on 1 of 2"
+    assert told["p99_wait_ms"] == told["fairness"] == "best or equal on 2 of 2"
+
+
+def test_a_models_regions_lie_between_values_that_alone_go_on() -> None:
+    """Each fire module of SqueezeNet is one, with what it reads and writes; a chain has none."""
+    squeezenet = ModelGraph(sample_model("squeezenet"))
+    made = [ModelGraph(one) for one in branching_regions(squeezenet)]
+    assert len(made) == 8
+    for one in made:
+        assert [node.proto.op_type for node in one.nodes].count("Conv") == 2
+        assert len(one.inputs) == len(one.outputs) == 1
+    assert branching_regions(ModelGraph(sample_model("alexnet"))) == []

@@ -77,7 +77,7 @@ def new_result(place: Any, route: str, ratio: float, **changes: Any) -> Any:
         ratio_low=ratio * (1 - spread) if spread else ratio,
         ratio_high=ratio * (1 + spread) if spread else ratio,
         samples_us=(default_us / ratio,),
-        max_error=1e-7,
+        max_error=changes.pop("max_error", 1e-7),
         tolerance=1e-5,
         tier="T2",
     )

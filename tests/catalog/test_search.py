@@ -50,7 +50,19 @@ def found(text: str) -> set[int]:
         ("1000*48", {MATMUL}),
         ("matmul(1000,48)", {MATMUL}),
         ("matmul(1000x48, 48x1536)", {MATMUL}),
+        ("1000·48 → 1000✕1536", {MATMUL}),
+        ("1000x48->1000x1536", {MATMUL}),
+        ("matmul: torch.Size([1000, 48])", {MATMUL}),
+        ("shape=(1000, 48), dtype=torch.float32", {MATMUL}),
+        ("f32[1000,48]", {MATMUL}),
         ("torch.mm 1000x48", {MATMUL}),
+        ("nn.Linear", {MATMUL}),
+        ("F.linear", {MATMUL}),
+        ("torch.nn.Conv2d", {CONV}),
+        ("jnp.matmul", {MATMUL}),
+        ("max_pool2d_with_indices", {POOL}),
+        ("uint8_t", {CONCAT}),
+        ("shape", set()),
         ("aten::bmm", {MATMUL}),
         ("linear", {MATMUL}),
         ("conv 56x56", {CONV}),
@@ -94,7 +106,10 @@ def test_what_is_asked_of_sizes_and_routes() -> None:
         ServedBy("tvm"),
         SizeBound("lt", 8),
     )
-    assert read_words("dim=48") == read_words("48")
+    assert read_words("dim=48") == read_words("dim: 48") == read_words("48")
+    assert [word.is_strange for word in read_words("dim>x relu axis=-1")] == [True, False, True]
+    assert read_words("dim ≥ 1024") == read_words("dim >= 1024") == read_words("dim>=1024")
+    assert read_words("route: TVM, dim<8") == read_words("route=tvm dim < 8") == read_words("route:tvm dim<8")
 
 
 def test_long_texts_end() -> None:

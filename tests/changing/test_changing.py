@@ -202,7 +202,7 @@ def test_a_column_of_a_page_is_a_line(tree: Path) -> None:
     column = '    Column("repeats", "Calls a hit", "ratio", lambda row: row.calls / row.hits),'
     add_line(
         tree / "dashboard/pages/overview/tables.py",
-        '    Column("saved_s", "Time saved", "seconds", f',
+        '    Column("saved_s", "Time saved", "us", show=',
         column,
     )
     said = "True ['route,hits,calls,repeats,saved_s', 'onednn,4,8.0,2.0,0.0001'] 2.0"

@@ -12,6 +12,7 @@ from django.test import Client
 
 from tests.dashboard.factory import Factory, full_catalogue
 from tests.dashboard.serving import find_chromium, headless
+from tests.dashboard.statements import statements_of
 from tests.services import or_skip
 from tests.tuning.live import Live, measuring
 
@@ -57,14 +58,12 @@ def live_service(chromium: Any, tmp_path: Path, django_db_blocker: Any) -> Itera
 
 @pytest.fixture
 def queries_of(pages: Client) -> Callable[[str], int]:
-    """How many queries a page takes, its session's and user's included."""
-    from django.db import connection
-    from django.test.utils import CaptureQueriesContext
+    """How many statements a page takes."""
 
     def count(path: str) -> int:
-        pages.get(path)  # what is cached once per process is not counted
-        with CaptureQueriesContext(connection) as queries:
-            assert pages.get(path).status_code == 200
-        return len(queries)
+        found = statements_of(pages, path)
+        assert found is not None, f"{path} takes no GET"
+        assert pages.get(path).status_code == 200
+        return found
 
     return count

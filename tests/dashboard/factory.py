@@ -35,11 +35,13 @@ from catalog.usage.succession import add_successions
 from opatlas import identity
 from opatlas.graph.structure import ModelStructure, StructureNode
 from opatlas.graph.types import TensorType
+from opatlas.streams.timeline import Timeline, TimelineBox, TimelineWait
 from tests.catalog.making import GPU
 from tests.dashboard.keeping import kept
 from tests.dashboard.operation.growth.making import sizes
 from tests.dashboard.races import contest_report, first_report, keep_race
 from tuning import models as t
+from tuning import planning, timelines
 from tuning.failures.grouping import note_failure
 from tuning.uploads.models import Upload
 
@@ -362,6 +364,21 @@ class Factory:
         model.save(update_fields=["structure_key"])
         return c.StoredStructure.objects.create(model=model, packed=made.packed())
 
+    def run(self, model: c.Model) -> c.PlanTimeline:
+        """By the model's plan in two streams, as a session told it: a wait where they meet."""
+        place, owner = (model.target, model.setting), model.organisation or self.organisation
+        made = planning.make_plan(planning.structure_of_model(model), *place, owner)
+        row, _ = planning.keep_plan(made, owner, *place, model)
+        boxes, waits, free_at, chance = [], [], [0.0, 0.0], random.Random(18)
+        for at, step in enumerate(made.plan.steps):
+            stream, took_us = chance.randrange(2), (step.predicted_us or 90.0) * chance.uniform(0.8, 1.3)
+            if at % 7 == 6 and (late_us := free_at[1 - stream] - free_at[stream]) > 0:
+                waits.append(TimelineWait(stream, f"Step {at - 1}", free_at[stream], late_us))
+                free_at[stream] += late_us
+            boxes.append(TimelineBox(stream, f"Step {at}", free_at[stream], took_us, by=step.by.said))
+            free_at[stream] += took_us + 4.0
+        return timelines.keep_timeline(row, Timeline(("stream 0", "stream 1"), tuple(boxes), tuple(waits)))
+
     def traffic(self, operators: Iterable[c.Operator], hours: int = 24 * 8) -> None:
         """Hourly tallies whose hit rate climbs, with nights."""
         this_hour = self.now.replace(minute=0, second=0, microsecond=0)
@@ -547,13 +564,16 @@ def _full_catalogue(seed: int, hours: int, mark: str) -> Factory:
     factory.job("nightly-train", known[:20])
     factory.job("resnet-serving", known[5:30])
     factory.model("ResNet-50 (sample)", operators[:42], {"Shape of a dynamic value": 3})
-    factory.structure(factory.model("bert-base", operators[24:]))
+    bert = factory.model("bert-base", operators[24:])
+    factory.structure(bert)
     factory.traffic(known, hours)
     factory.workers()
     factory.environments()
     factory.failures(known[:4])
     sizes(factory.now, mark=mark)
     tenants(factory, known)
+    bert.refresh_from_db()
+    factory.run(bert)
     refresh_rollups()
     _given_and_shared(factory)
     return factory

@@ -66,7 +66,7 @@ class Found:
 # A young catalogue lacks some of these rows: then there is no picture.
 FOUND = {
     "operator": Found(
-        "operator", ("/operators/?sort=-jobs&method=compiler", "/operators/?status=hit&sort=-speedup")
+        "operator", ("/operators/?sort=-saved&method=compiler", "/operators/?status=hit&sort=-speedup")
     ),
     "operator-missed": Found("operator", ("/operators/?status=waiting",)),
     "operator-code": Found(

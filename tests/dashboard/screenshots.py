@@ -2,7 +2,8 @@
 
 Light and dark, wide (1440) and narrow (390); with ``--docs FOLDER`` small pictures instead. The pages show
 the tests' made-up catalogue; with ``--url`` a running service's; with ``--home`` what lies in an
-OPATLAS_HOME, and the made-up one's where that has no such row (prices, webhooks, submitted kernels).
+OPATLAS_HOME (``tests.dashboard.lived_in`` says what is done there first), and the made-up one's where that
+has no such row (prices, webhooks, submitted kernels).
 """
 
 from __future__ import annotations
@@ -81,6 +82,10 @@ def main() -> int:
     parser.add_argument("--user", default="admin")
     parser.add_argument("--password", default="admin")
     parser.add_argument("--home", type=Path, help="an OPATLAS_HOME: a service is started on a copy of it")
+    parser.add_argument("--give", nargs="*", default=[], help="with --home: models to give it first")
+    parser.add_argument(
+        "--explore-s", type=float, default=0.0, help="with --home: wait so long at most for contests to end"
+    )
     parser.add_argument("--empty", action="store_true", help="an empty catalogue: how to begin")
     parser.add_argument("--docs", type=Path, help="a folder for small pictures: 1280 wide, WebP")
     parser.add_argument("--only", nargs="*", default=[], help="names of pages")
@@ -110,7 +115,7 @@ def main() -> int:
 
 def of_home(browser: Any, options: argparse.Namespace) -> set[str]:
     """Pictures of what a home has, once its worker is there; their names."""
-    with served_again(options.home) as kept:
+    with served_again(options.home, options.give, options.explore_s) as kept:
         page = browser.new_page()
         log_in(page, kept.name, kept.password, kept.url)
         for _ in range(90):  # until then the overview says that nobody explores

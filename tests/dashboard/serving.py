@@ -60,6 +60,12 @@ def log_in(page: Any, name: str, password: str = "", url: str = "") -> None:
     page.wait_for_selector("nav[aria-label=Main]")
 
 
+def follow(page: Any, what: Any) -> None:
+    """Click what leads to another page, and wait until that is whole: a click returns when it begins."""
+    with page.expect_navigation():
+        what.click()
+
+
 def until(page: Any, expression: str, timeout_s: float = 20.0) -> None:
     """Wait until an expression holds in a page. Playwright's own waiting evaluates text within the page,
     which the content security policy forbids."""
@@ -67,6 +73,14 @@ def until(page: Any, expression: str, timeout_s: float = 20.0) -> None:
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, f"waited in vain for {expression}"
         page.wait_for_timeout(50)
+
+
+def copied(page: Any, name: str) -> str:
+    """What the button beside it puts into the clipboard, some time after the click."""
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.locator(f"button[data-copy={name}]").click()
+    until(page, "navigator.clipboard.readText()")
+    return str(page.evaluate("navigator.clipboard.readText()")).strip()
 
 
 class _Quiet(WSGIRequestHandler):

@@ -298,6 +298,8 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py invite --role admin": plainly,
     "manage.py plan MODEL": no_such_model,
     "manage.py plan MODEL --passes kernels,fusion --fusions 8": no_such_model,
+    "manage.py plan MODEL --profile FILE": no_such_model,
+    "manage.py plan MODEL --passes kernels,fusion,layout --layouts 8": no_such_model,
     "manage.py queue": queue,
     "manage.py rebuild_rollups": plainly,
     "manage.py repeat_build SHA256": no_such_key,

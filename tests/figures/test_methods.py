@@ -303,8 +303,9 @@ def test_comparisons_and_their_confidence(rows: None) -> None:
     figure("comparison", "comparison_confidence")
     compared = 0
     for operator in c.Operator.objects.all():
-        for place in detail.places(operator, HOST.shown()):
-            made = [one for one in detail.implementations(operator, place, HOST.shown()) if one.measurement]
+        known = detail.ShownOperator(operator, HOST.shown())
+        for place in known.places:
+            made = [one for one in known.implementations(place) if one.measurement]
             for pair in sides.side_by_side(made).pairs:
                 a, b = (
                     c.Measurement.objects.get(pk=one.measurement.pk)
@@ -348,7 +349,7 @@ def test_over_the_default_is_the_median_of_pairs(rows: None) -> None:
     )
     c.Best.objects.filter(pk=row.pk).update(measurement=m, **times)
     place = detail.Place(row.target, row.setting)
-    shown = detail.implementations(row.operator, place, HOST.shown())
+    shown = detail.ShownOperator(row.operator, HOST.shown()).implementations(place)
     one = next(made for made in shown if made.implementation.pk == row.implementation_id)
     assert one.measurement is not None
     assert one.measurement.ratio_to_default == pytest.approx(
@@ -369,9 +370,8 @@ def test_a_target_is_compared_with_the_one_where_it_is_fastest(rows: None) -> No
         for best in c.Best.objects.filter(HOST.shown(), operator=operator, rank=0):
             place = (best.target_id, best.setting_id)
             there[place] = min(best.median_us, there.get(place, math.inf))
-        found = {
-            (row.place.target.pk, row.place.setting.pk): row for row in detail.bests(operator, HOST.shown())
-        }
+        bests = detail.ShownOperator(operator, HOST.shown()).bests
+        found = {(row.place.target.pk, row.place.setting.pk): row for row in bests}
         assert found.keys() == there.keys()
         for place, median_us in there.items():
             assert found[place].times_the_fastest == pytest.approx(median_us / min(there.values()))
@@ -434,13 +434,14 @@ def test_what_the_next_slice_would_bring(rows: None) -> None:
     room = room_of(40.0, o.flops, o.bytes_moved, _threads(row.setting.description))
     next_one = SliceTraits(row.pk, "tvm", o.op_type, family_of_slice(o.op_type, 40.0), counted[row.pk], room)
     gain = Estimator(history).expect(next_one).gain
-    found = benefit.benefit(row, 40.0, 2e6)
+    done, endings = list(row.slices.all()), list(benefit.endings_of(row))
+    found = benefit.benefit(row, 40.0, 2e6, done, endings)
     assert found is not None and found.gain == pytest.approx(gain)
     seconds = statistics.median(one.seconds for one in t.TuningSlice.objects.all())
     assert found.payback_days == pytest.approx(seconds / (2e6 * 40e-6 * gain))
     left = math.prod(1 - one.gained for one in t.TuningSlice.objects.filter(exploration=row))
     assert found.gained == pytest.approx(1 - left)
-    assert getattr(benefit.benefit(row, 40.0, 0), "payback_days", 1) is None
+    assert getattr(benefit.benefit(row, 40.0, 0, done, endings), "payback_days", 1) is None
     benefit.forget()
 
 

@@ -24,6 +24,7 @@ from tests.dashboard.keeping import kept
 from tests.figures.traffic_rows import NOW, messy_traffic
 from tuning import models as t
 from tuning.statistics import paid_back, waiting
+from tuning.statistics.queues import WorkNow
 
 HOURS = TimeRange(NOW - timedelta(days=6), NOW)
 DAYS = TimeRange(NOW - timedelta(days=37), NOW - timedelta(days=1))
@@ -335,7 +336,7 @@ def test_what_waits_and_who_works(messy: None) -> None:
         own = {"shared", *(f"org:{number}" for number in viewer.roles)}
         seen = [row for row in t.Exploration.objects.all() if viewer.sees_all or row.scope in own]
         queued = [row for row in seen if row.state == "queued"]
-        found = waiting.waiting(viewer)
+        found = waiting.waiting(WorkNow(viewer.shown(), now))
         assert found.queued == len(queued)
         assert found.running == sum(row.state == "running" for row in seen)
         assert found.paused == sum(row.state == "paused" for row in seen)

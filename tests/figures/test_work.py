@@ -31,10 +31,12 @@ from tuning.conf import conf
 from tuning.queue.decide import BYTES_PER_US, CALL_US, FLOPS_PER_US, GAIN, RELATED_SHARE
 from tuning.queue.rates import Rates, rates
 from tuning.queue.shares import charge, set_weight
+from tuning.queue.waits import held_now
 from tuning.statistics import collecting, eta, queues
 from tuning.statistics import models as model_figures
+from tuning.statistics.queues import WorkNow
 from tuning.statistics.shares import organisations_shares
-from tuning.statistics.workers import workers
+from tuning.statistics.workers import fleet, workers
 
 pytestmark = pytest.mark.django_db
 
@@ -84,7 +86,7 @@ def test_depth_age_and_worth_of_every_queue(mess: Mess, viewer: Viewer) -> None:
         waiting = by_state["queued"]
         assert lane.oldest_at == min((row.asked_at for row in waiting), default=None)
         assert lane.worth_us == pytest.approx(sum(row.worth for row in waiting))
-    totals = current_work.queues(viewer.shown())
+    totals = current_work.queues(found)
     assert sum(one.queued for one in totals) == sum(lane.queued for lane in found)
 
 
@@ -111,7 +113,7 @@ def test_what_each_organisation_had_and_is_due(mess: Mess, tenant: Any) -> None:
 
 def test_what_ended_and_what_began_hour_by_hour(mess: Mess, viewer: Viewer) -> None:
     figure("queue_ended", "queue_first_results")
-    slots = queues.throughput(viewer.shown(), mess.now)
+    slots = queues.throughput(WorkNow(viewer.shown(), mess.now))
     assert len(slots) == 24
     for slot in slots:
         end = slot.start + timedelta(hours=1)
@@ -125,7 +127,7 @@ def test_what_ended_and_what_began_hour_by_hour(mess: Mess, viewer: Viewer) -> N
         first = [row.first_result_at for row in explorations(viewer) if row.first_result_at]
         assert slot.first_results == sum(slot.start <= at < end and at <= mess.now for at in first)
     assert sum(slot.ended for slot in slots) > 0
-    for line in queues.capability_queues(viewer.shown(), rates(), mess.now):
+    for line in queues.capability_queues(WorkNow(viewer.shown(), mess.now), rates()):
         ages = [
             mess.now - row.finished_at
             for row in explorations(viewer)
@@ -282,7 +284,9 @@ def test_what_an_operator_that_is_asked_for_now_waits(
     figure("expected_wait")
     rows = explorations(viewer)
     wanted: list[float] = []
-    lines = {line.capability: line for line in queues.capability_queues(viewer.shown(), rates(), mess.now)}
+    lines = {
+        line.capability: line for line in queues.capability_queues(WorkNow(viewer.shown(), mess.now), rates())
+    }
     for target in mess.targets:
         ahead = sum(
             paces[0, row.operator.op_type]
@@ -293,7 +297,9 @@ def test_what_an_operator_that_is_asked_for_now_waits(
         assert lines[target.capability].wait_s == pytest.approx(wanted[-1])
     assert max(wanted) > 0
     t.Pause.objects.create(capability=mess.targets[0].capability)
-    paused = {one.capability: one for one in queues.capability_queues(viewer.shown(), rates(), mess.now)}
+    paused = {
+        one.capability: one for one in queues.capability_queues(WorkNow(viewer.shown(), mess.now), rates())
+    }
     assert paused[mess.targets[0].capability].wait_s is None
 
 
@@ -301,14 +307,18 @@ def test_when_a_worker_takes_up_the_next(
     mess: Mess, viewer: Viewer, paces: dict[tuple[int, str], float]
 ) -> None:
     figure("worker_wait")
-    found = {row.worker.name: row for row in workers(rates=rates(), visible=viewer.shown(), now=mess.now)}
+    found = {
+        row.worker.name: row for row in workers(fleet(), rates(), held_now(viewer.shown()), now=mess.now)
+    }
     held = [row for row in explorations(viewer) if row.state == "running"]
     assert {row.lease_owner for row in held} == {"w1@host/7"}
     wanted = sum(held_by_hand(row, 0, paces) for row in held)
     assert wanted > 0 and found["w1@host"].free_in_s == pytest.approx(wanted)
     assert found["w2@host"].free_in_s == 0.0 and found["w3@host"].free_in_s is None
     t.Worker.objects.filter(name="w2@host").update(doing="upload 7")
-    again = {row.worker.name: row for row in workers(rates=rates(), visible=viewer.shown(), now=mess.now)}
+    again = {
+        row.worker.name: row for row in workers(fleet(), rates(), held_now(viewer.shown()), now=mess.now)
+    }
     assert again["w2@host"].free_in_s is None, "what that takes nobody can say"
 
 
@@ -320,7 +330,8 @@ def test_how_first_results_came_against_when_they_were_expected(mess: Mess, view
             row.expected_first_at = row.first_result_at + timedelta(seconds=mess.random.uniform(-9, 20))
             row.save()
     found = {
-        line.capability: line.foretold for line in queues.capability_queues(viewer.shown(), rates(), mess.now)
+        line.capability: line.foretold
+        for line in queues.capability_queues(WorkNow(viewer.shown(), mess.now), rates())
     }
     for target in mess.targets:
         mine = [
@@ -353,7 +364,7 @@ def test_where_nobody_works_no_time_is_promised(mess: Mess) -> None:
 def test_the_time_to_drain(mess: Mess, viewer: Viewer) -> None:
     figure("time_to_drain")
     first, contest, tuning = (paces_by_hand(stage, "-") for stage in (0, 1, 2))
-    for line in queues.capability_queues(viewer.shown(), rates(), mess.now):
+    for line in queues.capability_queues(WorkNow(viewer.shown(), mess.now), rates()):
         seconds = 0.0
         for row in explorations(viewer):
             if row.capability == line.capability and row.state == "queued":
@@ -368,7 +379,7 @@ def test_the_time_to_drain(mess: Mess, viewer: Viewer) -> None:
 def test_what_a_worker_gets_done(mess: Mess) -> None:
     figure("worker_capacity", "worker_slices")
     by_hand = slices_by_hand()
-    rows = {row.worker.name: row for row in workers(rates=rates(), visible=Q(), now=mess.now)}
+    rows = {row.worker.name: row for row in workers(fleet(), rates(), held_now(), now=mess.now)}
     assert rows["w1@host"].state == "alive" and rows["w3@host"].state == "silent"
     for name, row in rows.items():
         mine = [one for one in by_hand if one["worker"] == name]
@@ -571,7 +582,8 @@ def test_every_figure_of_the_part_was_counted_again() -> None:
 
 
 def test_a_devices_clocks_are_what_it_said_last(mess: Mess) -> None:
-    from dashboard.pages.work.tables import workers_table
+    from dashboard.pages.work.workers import workers_table
+    from dashboard.web.requests import ViewerRequest
 
     figure("device_clocks")
     said = {"sm_mhz": 1755, "memory_mhz": 2619, "temperature_c": 54, "slowed": ["power cap", "idle"]}
@@ -579,7 +591,10 @@ def test_a_devices_clocks_are_what_it_said_last(mess: Mess) -> None:
     of_a_gpu.device, of_a_gpu.device_memory_bytes = "cuda:0", 80 << 30
     of_a_gpu.device_state = {**said, "used_bytes": 3 << 30}
     of_a_gpu.save()
-    exported = {row["name"]: row for row in workers_table(workers(now=mess.now)).exported_rows()}
+    exported = {
+        row["name"]: row
+        for row in workers_table(workers(fleet(), now=mess.now), ViewerRequest()).exported_rows()
+    }
     shown = exported["w1@host"]
     assert shown["clocks"] == "1755 MHz, 54 °C; power cap; idle"
     assert (shown["sm_mhz"], shown["device_used_bytes"], shown["device_memory_bytes"]) == (

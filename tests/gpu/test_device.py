@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -13,11 +12,13 @@ import pytest
 from opatlas.identity import Setting, Target
 from opatlas.identity.place.cuda import READERS, CudaAttributes
 from opatlas.load.cuda.driver import DRIVERS
+from tests.opatlas.load.cuda import driver_checks
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.proving import operator_of, prove
 from tuning.routes import registry
 from tuning.routes.base import Budget, Candidate
+from tuning.routes.manual.nvrtc import compile_device_code
 from tuning.routes.manual.own import proof_of
 
 pytestmark = pytest.mark.gpu
@@ -27,6 +28,30 @@ import json, sys
 from dataclasses import asdict
 from opatlas.identity.place import cuda
 print(json.dumps([asdict(one) for one in getattr(cuda, sys.argv[1])()]))
+"""
+IN_PLACE = """
+import json, sys
+import torch
+from opatlas.client.loading.function import KernelFunction
+from opatlas.identity import Setting, parse_operator
+from opatlas.load import Manifest
+from opatlas.load.recipe import load_recipe
+value = {"shape": [256, 256], "dtype": "float32"}
+operator = parse_operator({"op": "MatMul", "inputs": [value, value]})
+recipe = {**json.loads(sys.argv[1]), "device": "cuda"}
+manifest = Manifest("recipe", "test", operator.to_json(), Setting().to_json(), recipe=recipe)
+function = KernelFunction(operator, manifest, kernel=load_recipe(manifest, {}))
+a, b = (torch.randn(256, 256, device="cuda") for _ in range(2))
+wanted = (a.double() @ b.double()).float()
+torch.cuda.synchronize()
+for stream in (None, torch.cuda.Stream())[: 1 + function.kernel.takes_streams]:
+    made = function(a, b, stream=stream)
+    torch.cuda.synchronize()
+    assert made.is_cuda and torch.allclose(made, wanted, atol=1e-3), stream
+given = torch.empty_like(wanted)
+function.bind([a, b], [given])()
+torch.cuda.synchronize()
+assert torch.allclose(given, wanted, atol=1e-3)
 """
 BEYOND = """
 extern "C" __global__ void relu(const float* x, float* y) {
@@ -54,26 +79,31 @@ def test_a_device_has_one_key_whoever_asks(device_target: Target, reader: str) -
     assert CudaAttributes(**json.loads(done.stdout.splitlines()[-1])[0]).target().key == device_target.key
 
 
-@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(("distribution", "module", "name"), DRIVERS)
-def test_the_driver_keeps_what_it_is_given(distribution: str, module: str, name: str) -> None:
+def test_a_driver_does_what_it_says(
+    device_target: Target, tmp_path: Path, distribution: str, module: str, name: str
+) -> None:
     """In a process of its own: this one is not to initialise CUDA before it forks."""
-    try:
-        importlib.import_module(distribution.replace("-", "."))
-    except ImportError as error:
-        pytest.skip(f"{distribution}: {error}")
-    code = (
-        f"import numpy as np; from {module} import {name}; driver = {name}(0);"
-        "given = np.arange(1000, dtype=np.float32); back = np.empty_like(given);"
-        "at = driver.allocate(given.nbytes); driver.to_device(at, given); driver.to_host(back, at);"
-        "assert (back == given).all(); driver.fill(at, given.nbytes, 255); driver.to_host(back, at);"
-        "assert np.isnan(back).all(); first = driver.record(); driver.fill(at, given.nbytes, 0);"
-        "last = driver.record(); driver.synchronize(); assert 0 <= driver.elapsed_us(first, last) < 1e6;"
-        "driver.free(at); print(driver.arch, driver.version)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    pytest.importorskip(distribution.replace("-", "."), reason=f"{distribution} is not installed")
+    image = tmp_path / "twice.cubin"
+    image.write_bytes(compile_device_code(driver_checks.SOURCE, {}, device_target.arch).cubin)
+    command = [sys.executable, "-m", driver_checks.__name__, module, name, str(image)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("sm_")
+    said = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert said == {check.__name__: "" for check in driver_checks.CHECKS}
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("call", ["torch eager", "cublas gemm_ex", "cublas sgemm", "cublaslt matmul"])
+def test_a_function_takes_tensors_that_lie_there(call: str) -> None:
+    """In a process of its own, as above."""
+    library, name = call.split()
+    code = [sys.executable, "-c", IN_PLACE, json.dumps({"library": library, "call": name})]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=120)
+    if "LoadError: needs" in done.stderr:
+        pytest.skip(f"{call}: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", [route.name for route in registry.routes_for("cuda")])

@@ -1,4 +1,4 @@
-"""A process that answers hits until it is killed: ``python -m tests.hostile.journalling``.
+"""A process that answers hits until it is killed: ``python -m tests.hostile.journalling [SECONDS BETWEEN]``.
 
 Prints ``ready``, then one line for every lookup that it answered, after the answer.
 """
@@ -6,9 +6,10 @@ Prints ``ready``, then one line for every lookup that it answered, after the ans
 from __future__ import annotations
 
 import sys
+import time
 
 
-def main() -> None:
+def main(between_s: float) -> None:
     import django
 
     django.setup()
@@ -28,7 +29,8 @@ def main() -> None:
     while lookup(request).hits:
         sys.stdout.write("answered\n")
         sys.stdout.flush()
+        time.sleep(between_s)
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(float, sys.argv[1:] or ["0"]))

@@ -49,7 +49,7 @@ def comes_back(before: Deployment, after: Deployment, destination: Path, folder:
     key = before.run("-m", "tests.hostile.lookups", "publish", str(folder / "made")).strip()
     served = answers(before, key)
     assert sum(one["status"] == "hit" for one in served[0]["results"]) == 3
-    writer = before.start("-m", "tests.hostile.journalling")
+    writer = before.start("-m", "tests.hostile.journalling", "0.005")  # each is a row to be restored
     assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
     for _ in range(50):
         assert writer.stdout.readline() == "answered\n"

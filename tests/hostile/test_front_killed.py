@@ -18,6 +18,8 @@ from tests.hostile.conftest import by_day_on, deploy, deployment  # noqa: F401
 pytestmark = pytest.mark.slow
 
 THREADS, WITHIN_S = 4, 1.0
+BETWEEN_S = 0.002
+"""Between an answer and the next question: some thousand answers tell it, and each is a row to be drained."""
 PATH = f"/api/v1/operators/{making.relu(64).key}/best?target={making.TARGET.key}&job="
 
 # Says which implementation it was about, and on the machine's clock when that was begun and committed.
@@ -80,6 +82,7 @@ class Job(threading.Thread):
                 return
             number = said.get("best", {}).get("implementation", 0)
             self.seen.append(Seen(asked_at, time.monotonic(), answer.status, number))
+            time.sleep(BETWEEN_S)
 
 
 @by_day_on("postgres")

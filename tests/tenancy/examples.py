@@ -275,7 +275,7 @@ BODIES: dict[str, Callable[[Rows], Rows]] = {
     "plans/{id}/measured": lambda rows: {
         "plan_us": 1.0, "default_us": 2.0, "ratio": 2.0, "ratio_low": 1.9, "ratio_high": 2.1, "chosen": True},
     "plans/{id}/timeline": lambda rows: {
-        "timeline": 1, "rows": ["stream 0"], "boxes": [[0, 0.0, 1.0, "Relu", ""]], "waits": []},
+        "timeline": 1, "rows": ["stream 0"], "boxes": [[0, 0.0, 1.0, "Relu", "", ""]], "waits": []},
     "queues/pause": lambda rows: {"capability": "*", **_REASON},
     "queues/resume": lambda rows: {"capability": "*"},
     "queues/weight": lambda rows: {"organisation": rows["organisation"].pk, "weight": 50},

@@ -117,7 +117,8 @@ def make_exploration(make_miss: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture
 def worker_with(target_row: Any, tmp_path: Path, configure: Any) -> Callable[..., WorkerProcess]:
     """``worker_with(route, …)``: a worker over fakes in this process, without its threads."""
-    configure(home=tmp_path, store=tmp_path / "artifacts")
+    # Its threads give the signs of life: without them it is alive as long as a test on a busy host takes.
+    configure(home=tmp_path, store=tmp_path / "artifacts", served_s=600.0)
 
     def make(*routes: Any, name: str = "w1", default: Any = fakes.EAGER) -> WorkerProcess:
         tools = Tools(

@@ -112,6 +112,32 @@ def test_a_node_runs_by_its_kernel_where_that_is_published_as_faster(
     assert api.get(f"plans/{body['id']}").json() == again.json()
 
 
+def test_only_kernels_as_exact_as_is_asked_for_take_part(api: Any, given: Model, publish: Any) -> None:
+    """Errors are shares of what is allowed: a kernel's beside ONNX Runtime's at the same operator."""
+    for op, mine, theirs in (("Relu", 0.05, 0.02), ("Exp", 0.03, 0.02), ("Neg", 0.0, None)):
+        publish(op, "cpp", 4.0, kind="c-abi", method="manual", needs={}, max_error=mine)
+        if theirs is not None:
+            publish(op, "onnxruntime", 1.0, max_error=theirs)
+
+    def planned(**asked: float) -> tuple[list[list[int]], dict[str, Any]]:
+        body = api.post("plans", {"model": given.pk, **asked}).json()
+        by_kernel = [one["nodes"] for one in body["plan"]["steps"] if "operator" in one["by"]]
+        return by_kernel, _by_op(body["choices"])
+
+    assert planned()[0] == [[0], [1], [2], [3]]
+    assert planned(most_error=3)[0] == [[0], [1], [2]]
+    by_kernel, why = planned(most_error=2)
+    assert by_kernel == [[1]] and why["Exp"]["by"] == "kernel"
+    assert why["Relu"]["reason"] == (
+        "Its kernel's error is 2.5 times ONNX Runtime's: at most 2 times is asked for."
+    )
+    assert "Nobody knows how exact" in why["Neg"]["reason"]
+    assert api.post("plans", {"model": given.pk, "most_error": 0.5}).status_code == 400
+    out = StringIO()
+    call_command("plan", "chain", "--most-error", "2", stdout=out)
+    assert ", 1 by kernels" in out.getvalue()
+
+
 def test_a_plan_of_the_service_gives_what_onnx_runtime_gives(given: Model, known: None) -> None:
     graph = ModelGraph(_chain())
     made = planning.make_plan(
@@ -215,7 +241,7 @@ def test_what_a_plan_came_to_is_kept_beside_it(api: Any, given: Model, known: No
 
 TIMELINE = {
     "timeline": 1, "rows": ["stream 0", "stream 1"],
-    "boxes": [[0, 0.0, 5.0, "Conv", ""], [1, 2.0, 7.5, "Relu", ""]],
+    "boxes": [[0, 0.0, 5.0, "Conv", "", "cpp relu"], [1, 2.0, 7.5, "Relu", "", ""]],
     "waits": [[1, 0.0, 2.0, 1.5, "Conv", ""]], "left_out": 0,
 }  # fmt: skip
 

@@ -100,8 +100,8 @@ class OperatorStatisticsView(RestView):
         if row is None:
             raise Unknown("There is no operator by this key.", where="key")
         at = place_of(request)
-        places = detail.places(row, self.viewer.shown())
-        place = next((one for one in places if not at.value or one.value == at.value), None)
+        known = detail.ShownOperator(row, self.viewer.shown())
+        place = next((one for one in known.places if not at.value or one.value == at.value), None)
         if at.value and place is None:
             raise Unknown("Nothing is known of this operator there.", where="target")
         used = reuse(row, self.viewer)
@@ -115,12 +115,14 @@ class OperatorStatisticsView(RestView):
             hit_rate=used.hit_rate,
             saved_us=used.saved_us,
         )
-        return _compared(answer, place, self.viewer) if place else answer
+        return _compared(answer, known, place, self.viewer) if place else answer
 
 
-def _compared(answer: OperatorStatistics, place: detail.Place, viewer: Viewer) -> OperatorStatistics:
+def _compared(
+    answer: OperatorStatistics, known: detail.ShownOperator, place: detail.Place, viewer: Viewer
+) -> OperatorStatistics:
     row = answer.operator
-    made = detail.implementations(row, place, viewer.shown())
+    made = known.implementations(place)
     against = sides.against_best(made)
     best = next((one for one in made if one.rank == 0 and one.measurement), None)
     explored = Exploration.objects.filter(viewer.shown(), place.filter, operator=row)
@@ -128,7 +130,8 @@ def _compared(answer: OperatorStatistics, place: detail.Place, viewer: Viewer) -
     worth = None
     if best is not None and best.measurement is not None and exploration is not None:
         rate = benefit.calls_per_day(row, viewer)
-        worth = benefit.benefit(exploration, best.measurement.median_us, rate)
+        done, endings = list(exploration.slices.all()), benefit.endings_of(exploration)
+        worth = benefit.benefit(exploration, best.measurement.median_us, rate, done, endings)
     pairs = [
         MethodPair(one.first.implementation.pk, one.second.implementation.pk, one.comparison, one.sentence)
         for one in sides.side_by_side(made).pairs

@@ -16,6 +16,7 @@ from catalog.api.traffic import TrafficAnswer
 from catalog.selectors import statistics
 from catalog.timerange import parse_range
 from tuning.statistics import paid_back, waiting
+from tuning.statistics.queues import WorkNow
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class OverviewView(RestView):
     def get(self, request: Request) -> Overview:
         """Key figures: hit rate, reuse, time saved and spent, queues, workers."""
         viewer, span = self.viewer, parse_range(request.query_params)
-        now = waiting.waiting(viewer)
+        work = WorkNow(viewer.shown(), timezone.now())
+        now = waiting.waiting(work)
         return Overview(
             since=span.since,
             until=span.until,
@@ -64,9 +66,7 @@ class OverviewView(RestView):
             catalogue=statistics.catalogue(viewer),
             reuse=statistics.reuse(viewer),
             exploring=paid_back.paid_back(viewer),
-            now=Now(
-                now.queued, now.running, now.paused, now.collecting, now.workers, now.oldest_s(timezone.now())
-            ),
+            now=Now(now.queued, now.running, now.paused, now.collecting, now.workers, now.oldest_s(work.now)),
         )
 
 

@@ -22,6 +22,7 @@ from opatlas.graph.structure import ModelStructure
 from opatlas.streams.timeline import Timeline
 from tuning import planning, timelines
 from tuning.api.uploads import WAITING, UploadAnswer, UploadParser, answer_upload, body_of, wait_named
+from tuning.plan_choices import PlanChoice
 from tuning.uploads import plan_request
 from tuning.uploads.intake import UploadWish
 from tuning.uploads.models import Upload, UploadKind
@@ -53,6 +54,7 @@ class PlanAnswer:
     id: int
     model: Annotated[int | None, "The uploaded model that it was made of; null for a structure."]
     key: Annotated[str, "The model's: m1: and 64 digits. The plan is good for every model with it."]
+    original: Annotated[str, "The key of the model whose simpler form that is; empty: none was named."]
     target: models.Target
     setting: models.Setting
     passes: list[str]
@@ -62,12 +64,19 @@ class PlanAnswer:
     predicted_us: Annotated[float, "Of one run, over the nodes whose times are known, each alone."]
     default_us: Annotated[float, "The same by the defaults."]
     unknown_nodes: Annotated[int, "Nodes without a known time, which are in neither sum."]
-    choices: Sequence[planning.PlanChoice]
+    estimated_us: Annotated[float, "What of the predicted time nobody has measured: reorders, for example."]
+    gains: Annotated[dict[str, float], "By pass: predicted before ÷ after it. Empty: an older plan."]
+    open_questions: Annotated[int, "Fused and channels-last operators that could change it and are unknown."]
+    asking_s: Annotated[float, "Seconds of one worker to explore all of these, by what such took lately."]
+    hopeless: Annotated[int, "Further unknown ones that are not asked for: such operators hardly ever pay."]
+    hopeless_known: Annotated[int, "Known ones that would not have been asked for, by what the others teach."]
+    hopeless_wrong: Annotated[int, "Those of these that take less than their parts all the same."]
+    choices: Sequence[PlanChoice]
     measured: Annotated[models.PlanMeasured | None, "Null: not measured yet."]
     created_at: datetime
 
 
-ChoiceAnswer = shape(planning.PlanChoice, "link")
+ChoiceAnswer = shape(PlanChoice, "link")
 PlanShape = shape(
     PlanAnswer,
     using=[MeasuredAnswer],
@@ -92,7 +101,7 @@ class TimelineSerializer(serializers.Serializer[Any]):
     timeline = serializers.IntegerField(help_text="The format's version: 1.")
     rows = serializers.ListField(child=serializers.CharField(), help_text="Names of streams or engines.")
     boxes = serializers.ListField(
-        child=serializers.ListField(), help_text="Kernels: [row, start_us, took_us, said, model]."
+        child=serializers.ListField(), help_text="Kernels: [row, start_us, took_us, said, model, by]."
     )
     waits = serializers.ListField(
         child=serializers.ListField(),
@@ -210,8 +219,10 @@ def _kept(done: Upload) -> PlanAnswer:
 
 def _answer(row: models.StoredPlan, made: planning.MadePlan) -> PlanAnswer:
     return PlanAnswer(
-        row.pk, row.given_id, row.key, row.target, row.setting, list(made.passes), made.plan.to_json(),
-        row.signature, row.signer, made.predicted_us, made.default_us, made.unknown_nodes, made.choices,
+        row.pk, row.given_id, row.key, row.original, row.target, row.setting, list(made.passes),
+        made.plan.to_json(), row.signature, row.signer, made.predicted_us, made.default_us,
+        made.unknown_nodes, made.estimated_us, made.gains, made.open_questions, made.asking_s,
+        made.hopeless.count, made.hopeless.known, made.hopeless.wrong, made.choices,
         getattr(row, "measured", None), row.created_at,
     )  # fmt: skip
 

@@ -71,11 +71,12 @@ class QueueStatisticsView(RestView):
     @operation(QueueStatisticsAnswer)
     def get(self, request: Request) -> QueueStatistics:
         """Depth, age, worth and pace of the explore queues, and why misses are not explored."""
-        shown, now = self.viewer.shown(), timezone.now()
+        shown = self.viewer.shown()
+        work = queues.WorkNow(shown, timezone.now())
         return QueueStatistics(
-            capabilities=queues.capability_queues(shown, rates(), now),
-            lanes=queues.lanes(shown),
-            throughput=queues.throughput(shown, now),
+            capabilities=queues.capability_queues(work, rates()),
+            lanes=work.lanes,
+            throughput=queues.throughput(work),
             dead=queues.dead_letters(shown).count(),
             collect=collecting.reasons(shown),
         )

@@ -26,6 +26,10 @@ class TrialAnswer(ModelAnswer):
     versions = serializers.DictField(
         source="environment.versions", child=serializers.CharField(), allow_null=True
     )
+    device = serializers.DictField(
+        help_text="What a GPU said while it was timed, and what the copies took that no run contains: inputs "
+        "to it (``upload_us``), outputs from it (``download_us``). Empty where the processor computes."
+    )
 
     class Meta:
         model = Trial
@@ -33,7 +37,7 @@ class TrialAnswer(ModelAnswer):
             "id", "exploration", "operator", "route", "method", "label", "candidate", "stage", "round",
             "fence", "status", "detail", "median_us", "ratio_to_default", "ratio_low", "ratio_high",
             "max_error", "tolerance", "build_s", "took_s", "tier", "log_tail", "implementation", "versions",
-            "worker", "started_at", "created_at",
+            "device", "worker", "started_at", "created_at",
         ]  # fmt: skip
 
 

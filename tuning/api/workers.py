@@ -14,7 +14,8 @@ from catalog.api.shapes import ModelAnswer, shape
 from tuning.models import Worker
 from tuning.queue.clock import alive
 from tuning.queue.rates import rates
-from tuning.statistics.workers import LeasedExploration, WorkerRow, workers
+from tuning.queue.waits import held_now
+from tuning.statistics.workers import LeasedExploration, WorkerRow, fleet, workers
 
 
 class WorkerAnswer(ModelAnswer):
@@ -83,7 +84,7 @@ class WorkerStatisticsView(RestView):
     @operation(WorkerStatisticsSerializer, many=True)
     def get(self, request: Request) -> list[WorkerRow]:
         """Workers heard within a day, those alive first."""
-        return workers(200, rates(), self.viewer.shown())
+        return workers(fleet(), rates(), held_now(self.viewer.shown()), limit=200)
 
 
 urlpatterns = [

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,8 @@ def main() -> int:
         return _bundle(said)
     from tuning.bare import slices
 
+    since = said.since or time.time()
+    said.seconds = (said.seconds or slices.SLICE_S) - (time.time() - since)
     if said.what == "test":
         found = slices.test(said.state, said.seconds)
         print(json.dumps(found, indent=2))
@@ -81,7 +84,8 @@ def _bench(said: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tuning.bare")
     parser.add_argument("what", choices=["test", "bench", "bundle"])
-    parser.add_argument("--seconds", type=float, default=330.0, help="of one slice")
+    parser.add_argument("--seconds", type=float, help="of one slice, below 8 minutes if it is not said")
+    parser.add_argument("--since", type=float, help="when it began, as a Unix time: now if it is not said")
     parser.add_argument("--state", type=Path, default=STATE, help="what slices leave to the next one")
     parser.add_argument("--device", default=conf().device or "cuda:0")
     parser.add_argument("--workloads", type=Path, help="the open lists' folder")

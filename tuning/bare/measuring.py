@@ -4,6 +4,7 @@ more; one line of it."""
 from __future__ import annotations
 
 import base64
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +14,9 @@ from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.identity.cost import describe
+from tuning.bare.clock import RACE_S, SliceClock
 from tuning.bare.problems import Problem
+from tuning.measure.device.driver_versions import environment_of
 from tuning.measure.judging.roofline import floor_us
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
@@ -27,6 +30,11 @@ BASELINE_S = 120.0
 """``torch.compile`` compiles in the process that is timed, and times templates meanwhile."""
 
 DefaultCandidate = Callable[[Operator, Target, Setting], tuple[Route, Candidate] | None]
+
+
+def needed_after_s(baseline: Route | None) -> float:
+    """What races and the baseline may take once all is built."""
+    return RACE_S + (BASELINE_S if baseline else 0.0)
 
 
 @dataclass(frozen=True)
@@ -45,8 +53,10 @@ def measure(
     problem: Problem,
     setting: Setting,
     baseline: Route | None = None,
+    clock: SliceClock | None = None,
 ) -> dict[str, Any]:
-    """A line, whatever comes of it."""
+    """A line, whatever comes of it. Raises :class:`~tuning.bare.clock.PutOff` where ``clock``, a patient one,
+    has no time left for what it takes."""
     line: dict[str, Any] = {"format": FORMAT, "problem": problem.name, "setting": setting.to_json()}
     line["target"] = laboratory.target.to_json()
     if laboratory.device is not None:
@@ -63,10 +73,8 @@ def measure(
     if given is None:
         return {**line, "uncovered": "no default can run it"}
     with TemporaryDirectory(prefix="opatlas-bare-", dir=laboratory.home) as folder:
-        return {
-            **line,
-            **_Measured(laboratory, routes, given, operator, setting, Path(folder), baseline).line(),
-        }
+        bound = (laboratory, routes, given, operator, setting, Path(folder), baseline, clock)
+        return {**line, **_Measured(*bound).line()}
 
 
 class _Measured:
@@ -79,8 +87,10 @@ class _Measured:
         setting: Setting,
         folder: Path,
         baseline: Route | None,
+        clock: SliceClock | None,
     ) -> None:
         self.baseline = baseline
+        self.clock = clock and replace(clock, after_s=needed_after_s(baseline))
         self.laboratory, self.routes, self.default = laboratory, routes, default
         self.operator, self.setting, self.folder = operator, setting, folder
         self.began = time.monotonic()
@@ -103,8 +113,11 @@ class _Measured:
             against = self._against(bench)
         described = describe(self.operator)
         return {
-            "default": {"route": route.name, "versions": dict(route.versions())},
-            "entries": [_entry(one, outcome) for one, outcome in zip(entries, timed, strict=True)],
+            "default": {"route": route.name, "versions": self._versions(route)},
+            "entries": [
+                {**_entry(one, outcome), "versions": self._versions(one.route)}
+                for one, outcome in zip(entries, timed, strict=True)
+            ],
             "again": again,
             "max_autotune": against,
             "refused": refused,
@@ -115,9 +128,12 @@ class _Measured:
             "floor_us": floor_us(self.operator, self.laboratory.target, self.setting),
         }
 
+    def _versions(self, route: Route) -> dict[str, str]:
+        return environment_of(route, self.laboratory.target.kind)
+
     def _entrants(self) -> tuple[list[BuiltEntry], dict[str, str]]:
-        """Candidates of every route, built; and why routes have none."""
-        made: list[BuiltEntry] = []
+        """Candidates of every route, built, those first that may take longest; and why routes have none."""
+        named: list[tuple[Route, Candidate]] = []
         refused: dict[str, str] = {}
         for route in self.routes:
             for answer in (
@@ -129,15 +145,19 @@ class _Measured:
             if route.name in refused:
                 continue
             budget = Budget(seconds=CANDIDATES_S, candidates=MOST_CANDIDATES)
-            named = route.candidates(self.operator, self.laboratory.target, self.setting, budget)
-            for number, candidate in zip(range(MOST_CANDIDATES), named, strict=False):
-                if (route, candidate) == self.default:
-                    continue
-                built = self._build(route, candidate, f"{route.name}-{number}")
-                made.append(BuiltEntry(route, candidate, built))
+            found = route.candidates(self.operator, self.laboratory.target, self.setting, budget)
+            named += [(route, candidate) for candidate in itertools.islice(found, MOST_CANDIDATES)]
+        named.sort(key=lambda one: -self.laboratory.longest_build_s(one[0]))
+        made = [
+            BuiltEntry(route, candidate, self._build(route, candidate, f"{route.name}-{number}"))
+            for number, (route, candidate) in enumerate(named)
+            if (route, candidate) != self.default
+        ]
         return made, refused
 
     def _build(self, route: Route, candidate: Candidate, name: str) -> BuiltArtifact | Outcome:
+        if self.clock and (why_not := self.clock.why_not(self.laboratory.longest_build_s(route))):
+            return Outcome(Status.TIMED_OUT, why_not)
         return self.laboratory.build(route, self.operator, self.setting, candidate, self.folder / name)
 
     def _raced(self, bench: Bench, entrants: Sequence[BuiltEntry]) -> list[Outcome]:
@@ -189,7 +209,9 @@ class _Measured:
         candidate = next(iter(route.candidates(self.operator, target, self.setting, budget)), None)
         if candidate is None:
             return {"why_not": f"{route.name} has no candidate"}
-        built = self._build(route, candidate, "baseline")
+        if self.clock and (why_not := replace(self.clock, after_s=0).why_not(BASELINE_S)):
+            return {"why_not": why_not}
+        built = self.laboratory.build(route, self.operator, self.setting, candidate, self.folder / "baseline")
         if isinstance(built, Outcome):
             return {"why_not": built.detail[:500]}
         (outcome,) = bench.line_up([built], limits=Limits(run_s=BASELINE_S), sittings=1).outcomes
@@ -210,7 +232,6 @@ def _entry(one: BuiltEntry, outcome: Outcome) -> dict[str, Any]:
         "method": one.route.method,
         "label": one.candidate.label,
         "candidate": dict(one.candidate.parameters),
-        "versions": dict(one.route.versions()),
         "status": outcome.status,
         "detail": outcome.detail[:1000],
         "facts": dict(outcome.facts),

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from opatlas.identity import Setting
+from tuning.bare.clock import PutOff, SliceClock
 from tuning.bare.figures import figures
-from tuning.bare.lines import Lines
-from tuning.bare.measuring import DefaultCandidate, measure
+from tuning.bare.lines import Lines, read_lines
+from tuning.bare.measuring import DefaultCandidate, measure, needed_after_s
 from tuning.bare.problems import Problem
 from tuning.measure.laboratory import Laboratory
 from tuning.routes.base import Route
@@ -25,23 +26,29 @@ from tuning.routes.manual.submitted import SubmittedKernel, SubmittedRoute
 
 SHIPPED = EXAMPLES / "cuda"
 
-SLICE_S = 330.0
-"""With what is installed before the first one it stays below 8 minutes."""
-LONGEST_S = 90.0
-"""What one more problem or module may take: none is begun with less left."""
+SLICE_S = 450.0
+"""A borrowed machine's 8 minutes, less what starting and writing take; an installation is taken off it."""
 
-MODULES = (
-    "tests/gpu/test_device.py",
-    "tests/opatlas/load/cuda/test_module.py",
-    "tests/opatlas/load/cuda/test_plan.py",
-    "tests/opatlas/load/cuda/test_cudnn.py",
-    "tests/tuning/measure/device/test_gpus.py",
-    "tests/tuning/measure/device/test_nvml.py",
-    "tests/tuning/measure/device/test_watch.py",
-    "tests/tuning/measure/device/test_walls.py",
-    "tests/tuning/measure/device/test_live.py",
+FOLDERS = ("tests/gpu", "tests/opatlas/load/cuda", "tests/tuning/measure/device")
+OTHERS = (
+    "tests/opatlas/identity/test_gpus.py",
+    "tests/opatlas/load/test_torch_on_device.py",
+    "tests/opatlas/streams/test_cuda_device.py",
+    "tests/tuning/measure/judging/test_walk_on_device.py",
+    "tests/tuning/measure/scrutiny/test_referees.py",
+    "tests/tuning/measure/test_on_a_device.py",
+    "tests/tuning/routes/manual/test_cuda.py",
+    "tests/tuning/routes/compiler/test_triton.py",
+    "tests/tuning/routes/compiler/test_inductor_on_device.py",
 )
-"""What needs neither Django nor a service: on a device, and on the simulated one."""
+
+
+def modules(root: Path = Path()) -> list[str]:
+    """Tests of devices that need neither Django nor a service: on a device first, then on simulated ones."""
+    found = [
+        f"{folder}/{path.name}" for folder in FOLDERS for path in sorted((root / folder).glob("test_*.py"))
+    ]
+    return [*found, *OTHERS]
 
 
 def bench(
@@ -54,24 +61,36 @@ def bench(
     say: Callable[[str], None] = print,
     baseline: Route | None = None,
 ) -> dict[str, Any]:
-    """Measure what has no line yet while there is time; the figures of all lines, written beside them."""
-    lines, deadline = Lines(state, "measured"), time.monotonic() + seconds
+    """Measure what has no line yet while there is time; the figures of all lines, written beside them.
+
+    A problem that a slice has no time left for is put off once: the next slice begins with it, and writes
+    down what it has time for."""
+    lines, clock = Lines(state, "measured"), SliceClock.of(seconds)
+    summary = state / "bench.json"
+    put_off = json.loads(summary.read_text()).get("put_off", "") if summary.exists() else ""
     done = {line["problem"] for line in lines}
     for problem in wanted:
         if problem.name in done:
             continue
-        if time.monotonic() + min(LONGEST_S, seconds / 2) > deadline:
+        if clock.left_s < needed_after_s(baseline):
             break
-        line = measure(laboratory, routes, default_candidate, problem, Setting(), baseline)
+        patient = replace(clock, patient=problem.name != put_off)
+        try:
+            line = measure(laboratory, routes, default_candidate, problem, Setting(), baseline, patient)
+        except PutOff as why:
+            put_off = problem.name
+            say(f"{problem.name}: put off to the next slice: {why}")
+            break
         lines.append(line)
         done.add(problem.name)
         say(f"{problem.name}: {line.get('uncovered') or _winner_of(line)}")
         if laboratory.device is not None and laboratory.device.unwell:
             say(laboratory.device.unwell)
             break
-    found = {**figures(lines), "left": sum(problem.name not in done for problem in wanted)}
+    left = sum(problem.name not in done for problem in wanted)
+    found = {**figures(lines), "left": left, "put_off": "" if put_off in done else put_off}
     state.mkdir(parents=True, exist_ok=True)
-    (state / "bench.json").write_text(json.dumps(found, indent=2) + "\n")
+    summary.write_text(json.dumps(found, indent=2) + "\n")
     return found
 
 
@@ -84,64 +103,66 @@ def _winner_of(line: dict[str, Any]) -> str:
 def test(
     state: Path,
     seconds: float = SLICE_S,
-    modules: Iterable[str] = MODULES,
+    wanted: Iterable[str] | None = None,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Run the modules that have not passed yet while there is time; all counts, skips by their reason."""
-    lines, deadline = Lines(state, "tests"), time.monotonic() + seconds
-    passed = {line["module"] for line in lines if line["code"] == 0}
-    for module in modules:
-        left = deadline - time.monotonic()
-        if module in passed or left < min(LONGEST_S, seconds / 2):
+    lines, clock = Lines(state, "tests"), SliceClock.of(seconds)
+    chosen = modules() if wanted is None else list(wanted)
+    latest = {line["module"]: line for line in lines if line["module"] in chosen}
+    for module in chosen:
+        before = latest.get(module)
+        if before and before["code"] == 0 and not before["left"]:
             continue
-        line = _run(module, left)
+        if clock.left_s < STARTING_S:
+            break
+        latest[module] = line = run_module(module, clock.left_s, before)
         lines.append(line)
         say(f"{module}: {line['counts']}" + "".join(f"\n  {text}" for text in line["failed"]))
-    latest = {line["module"]: line for line in lines}
     counts: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     for line in latest.values():
         counts.update(line["counts"])
         skipped.update(line["skipped"])
     failed = [module for module, line in latest.items() if line["code"] != 0]
-    unseen = [module for module in modules if module not in latest]
-    return {"counts": dict(counts), "skipped": dict(skipped), "failed": failed, "left": unseen}
+    left = [module for module in chosen if module not in latest or latest[module]["left"]]
+    return {"counts": dict(counts), "skipped": dict(skipped), "failed": failed, "left": left}
 
 
-def _run(module: str, seconds: float) -> dict[str, Any]:
-    report = Path(f"{module}.xml".replace("/", "-"))
-    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "tests.gpu.conftest"]
-    command += ["-p", "no:cacheprovider", "-p", "no:django", "-c", "tests/gpu/pytest.ini", "--rootdir", "."]
-    command += [f"--junitxml={report}", module]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-        code, said = done.returncode, done.stdout[-4000:] + done.stderr[-2000:]
-    except subprocess.TimeoutExpired:
-        code, said = -1, f"it took longer than {seconds:.0f} s"
-    cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
-    report.unlink(missing_ok=True)
-    ends = [(case, next(iter(case), None)) for case in cases]
-    kinds = Counter("passed" if end is None or end.tag not in _ENDS else _ENDS[end.tag] for _, end in ends)
-    skips = Counter(_why(end) for _, end in ends if end is not None and end.tag == "skipped")
+STARTING_S = 20.0
+"""Of a module's process, until its first test can begin."""
+
+
+def run_module(module: str, seconds: float, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Its line. What cannot end within the slice is left to the next one, which goes on from there:
+    ``before`` is then the line so far."""
+    ended = list(before["ended"]) if before and before["left"] else []
+    with TemporaryDirectory(prefix="opatlas-tests-") as folder:
+        told = Path(folder) / "ended.jsonl"
+        told.write_text("".join(json.dumps(one) + "\n" for one in ended))
+        command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "tests.gpu.conftest"]
+        command += ["-p", "tests.gpu.slicing", "-p", "no:cacheprovider", "-p", "no:django"]
+        command += ["-c", "tests/gpu/pytest.ini", "--rootdir", "."]
+        command += [f"--ended={told}", f"--seconds={seconds}", module]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+            code, said = done.returncode, done.stdout[-4000:] + done.stderr[-2000:]
+        except subprocess.TimeoutExpired:
+            code, said = -1, f"it took longer than {seconds:.0f} s"
+        ended = list(read_lines(told))
+    kinds = Counter(one["how"] for one in ended)
+    left = kinds.pop("left", 0)
+    skips = Counter(one["why"] for one in ended if one["how"] == "skipped")
     code = 0 if code == NOTHING_COLLECTED and skips else code
-    wrong = [
-        f"{case.get('name')}: {(end.get('message') or '')[:300]}"
-        for case, end in ends
-        if end is not None and _ENDS.get(end.tag) == "failed"
-    ]
+    wrong = [f"{one['test']}: {one['why']}" for one in ended if one["how"] == "failed"]
     if code and not wrong:
         wrong = [said[-1500:]]
-    return {"module": module, "code": code, "counts": dict(kinds), "skipped": dict(skips), "failed": wrong}
-
-
-def _why(skipped: ET.Element) -> str:
-    """The reason; of a whole module it stands at the end of the text."""
-    said = (skipped.text or "").rpartition("Skipped: ")[2].rstrip("')\"")
-    return said if skipped.get("message") == "collection skipped" else skipped.get("message", "")
+    counts = {"counts": dict(kinds), "skipped": dict(skips), "failed": wrong, "left": left}
+    kept = [one for one in ended if one["how"] in ("passed", "skipped")] if left else []
+    return {"module": module, "code": code, **counts, "ended": kept}
 
 
 NOTHING_COLLECTED = 5  # pytest's exit code; so it ends, too, where a module skips itself
-_ENDS = {"skipped": "skipped", "failure": "failed", "error": "failed"}
 
 
 def with_shipped(routes: Sequence[Route]) -> list[Route]:

@@ -9,7 +9,7 @@ until the last old one has gone, and a machine that was upgraded as a whole need
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,16 +166,20 @@ def difference(mine: Mapping[str, str], declared: Mapping[str, str]) -> str:
     )
 
 
-def undeclared() -> dict[tuple[str, str], str]:
-    """(worker, route) → how what this live worker brings differs from what is declared."""
-    declared: dict[int, dict[str, Environment]] = defaultdict(dict)
-    for row in DeclaredEnvironment.objects.select_related("environment"):
-        declared[row.target_id][row.route] = row.environment
+def undeclared(live: Collection[Worker]) -> dict[tuple[str, str], str]:
+    """(worker, route) → how what one of these brings differs from what is declared. One statement."""
+    rows = DeclaredEnvironment.objects.filter(target__in={one.target_id for one in live})
+    declared = {
+        (target_id, route): (digest, versions)
+        for target_id, route, digest, versions in rows.values_list(
+            "target_id", "route", "environment__digest", "environment__versions"
+        )
+    }
     found = {}
-    for target_id, by_route in declared.items():
-        for worker in live_workers(target_id):
-            for route, digest in brought(worker.routes).items():
-                if route in by_route and by_route[route].digest != digest:
-                    mine = worker.routes[route].get("versions", {})
-                    found[worker.name, route] = difference(mine, by_route[route].versions)
+    for worker in live:
+        for route, digest in brought(worker.routes).items():
+            wanted, versions = declared.get((worker.target_id, route), (digest, {}))
+            if digest != wanted:
+                mine = worker.routes[route].get("versions", {})
+                found[worker.name, route] = difference(mine, versions)
     return found

@@ -17,6 +17,7 @@ from tuning.explore.results import Tried
 from tuning.explore.stage_end import StageEnd
 from tuning.explore.trial_history import odds_for
 from tuning.explore.workshop import ClaimedSlice
+from tuning.measure.laboratory import SUBMITTED
 from tuning.measure.outcome import Outcome, Status
 from tuning.models import Stage, State
 from tuning.queue.decide import tuning_slices
@@ -62,7 +63,7 @@ def _open(work: ClaimedSlice) -> StageEnd:
     # Quick ones were proved before anything was opened (``tuning.worker``); a slow one is not proved while
     # others wait for their opening.
     proved = [route for route in work.contested if not work.workshop.proved(route)]
-    met = [route for route in proved if odds.has_met(route.name)]
+    met = [route for route in proved if odds.has_met(route.name) or route.name in SUBMITTED]
     tries = list(_untried(work, met, Tried(*given).digest if given else ""))
     if sure := sure_ones(work, tries):
         with bench_of_default(work) as (bench, default_digest):

@@ -121,9 +121,16 @@ def summed(history: Iterable[DoneTry]) -> list[PastTries]:
 
 
 class Odds:
-    """Outlooks from a history of tries, and from what other services have tried (``given``)."""
+    """Outlooks from a history of tries, and from what other services have tried (``given``). ``deviation``:
+    of ln ratio, before anything was tried."""
 
-    def __init__(self, history: Iterable[DoneTry], given: Iterable[PastTries] = ()) -> None:
+    def __init__(
+        self,
+        history: Iterable[DoneTry],
+        given: Iterable[PastTries] = (),
+        deviation: float = PRIOR_DEVIATION,
+    ) -> None:
+        self._deviation = deviation
         self._sums: defaultdict[tuple[str, ...], _Sums] = defaultdict(_Sums)
         for one in history:
             for key in _steps(one.about):
@@ -135,7 +142,7 @@ class Odds:
     def expect(self, about: TryTraits) -> Outlook:
         """What the history lets expect of a candidate on an operator: at every step the averages of its
         tries, with the step above as ``DRAW`` tries more."""
-        mean, variance, fails, seconds = PRIOR_MEAN, PRIOR_DEVIATION**2, PRIOR_FAILS, PRIOR_S
+        mean, variance, fails, seconds = PRIOR_MEAN, self._deviation**2, PRIOR_FAILS, PRIOR_S
         doubt, tries = 0.0, 0.0
         for key, draw in zip(_steps(about), DRAW, strict=True):
             sums = self._sums.get(key)

@@ -20,13 +20,14 @@ from catalog.best.publishing import publish_race as publish_race_rows
 from catalog.best.withdrawing import set_aside
 from catalog.errors import DamagedArtifact, UnvouchedArtifact
 from catalog.models import Artifact as ArtifactRow
-from catalog.models import Best, Environment, Implementation, Purpose
+from catalog.models import Best, Environment, Implementation, Purpose, Target
 from catalog.registry import digest_of, register_environment
 from opatlas.evidence import RATIOS, Ratios, figures_of
 from tuning.environments.known import declared_for
 from tuning.explore.knowledge import found_wrong, why_not_publish
 from tuning.explore.signing import signing_key
 from tuning.failures.grouping import note_failure
+from tuning.measure.device.driver_versions import environment_of
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.provenance import candidate_digest
 from tuning.models import Exploration, Trial
@@ -81,7 +82,7 @@ def keep_trial(judged: Judged) -> Trial:
     What has been served and is found to be wrong in its own environment is served no longer. A mishap
     (a crash, a noisy host) is no such finding.
     """
-    environment = register_environment(judged.tried.route.versions())
+    environment = register_environment(environment_of(judged.tried.route, judged.row.target.kind))
     wrong = judged.tried.candidate if judged.outcome.status in WRONG else None
     if wrong is not None:
         where = f"contest on {judged.row.operator}"
@@ -242,14 +243,14 @@ def _publication(judged: Judged, purpose: Purpose, may_win: bool) -> Publication
         folder=artifact.folder,
         schedule=artifact.schedule,
         source=artifact.source,
-        versions=dict(route.versions()),
+        versions=environment_of(route, row.target.kind),
         build_s=judged.outcome.build_s or 0.0,
         evidence=judged.outcome.evidence,
         purpose=purpose,
-        may_lead=_counts(row.target_id, route, default),
+        may_lead=_counts(row.target, route, default),
         may_win=may_win,
         default_route=default.name,
-        default_versions=dict(default.versions()),
+        default_versions=environment_of(default, row.target.kind),
         signing_key=signing_key(),
         final=False,  # this very slice goes on
     )
@@ -258,7 +259,7 @@ def _publication(judged: Judged, purpose: Purpose, may_win: bool) -> Publication
 def _again(best: Best, one: Finalist, held: HeldRace) -> Publication:
     """Who held a seat once more, with evidence from the rounds in which the others were timed."""
     implementation, row = best.implementation, held.row
-    versions = dict(held.default.versions())
+    versions = environment_of(held.default, row.target.kind)
     return Publication(
         operator=row.operator,
         target=row.target,
@@ -302,9 +303,10 @@ def _keep_published(judged: Judged, published: Published) -> None:
     judged.claim.update(first_result_at=Coalesce("first_result_at", Now()))
 
 
-def _counts(target_id: int, route: Route, default: Route) -> bool:
+def _counts(target: Target, route: Route, default: Route) -> bool:
     """Whether evidence of this worker's versions may move a best: both are the declared ones."""
-    return all(_is_declared(target_id, one.name, one.versions()) for one in (default, route))
+    both = (default, route)
+    return all(_is_declared(target.pk, one.name, environment_of(one, target.kind)) for one in both)
 
 
 def _is_declared(target_id: int, route: str, versions: Mapping[str, str] | Environment) -> bool:
@@ -367,11 +369,11 @@ def _insert_trial(judged: Judged, published: Published | None) -> Trial:
         tolerance=outcome.tolerance,
         build_s=outcome.build_s,
         took_s=judged.took_s,
-        device=outcome.facts.get("device", {}),
+        device=outcome.of_device,
         tier=outcome.tier,
         log_tail=outcome.log_tail[-8000:],
         implementation=published.implementation if published else None,
-        environment=register_environment(judged.tried.route.versions()),
+        environment=register_environment(environment_of(judged.tried.route, judged.row.target.kind)),
         worker=judged.worker,
         started_at=judged.tried.started_at,
     )

@@ -21,7 +21,7 @@ from typing import Any
 from tuning.measure.sandbox.confine import confine
 
 MOST_WISH_BYTES = 64 << 10
-"""Of what comes beside a structure in the request for a plan."""
+"""Of what comes beside a structure and a profile in the request for a plan."""
 NO_ROOM = os.EX_IOERR
 """How it ends where its answer has no room: whoever reads it asks the disk itself."""
 _PR_SET_NO_NEW_PRIVS = 38
@@ -80,8 +80,9 @@ def _model(data: bytes, wish: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plan(data: bytes, wish: Mapping[str, Any]) -> dict[str, Any]:
-    """A request for a plan: its structure, checked and packed, and the rest as it is."""
+    """A request for a plan: its structure, checked and packed, its profile, checked, and the rest."""
     from opatlas.errors import InvalidModel
+    from opatlas.graph.profile import ModelProfile
     from opatlas.graph.structure import ModelStructure
 
     try:
@@ -90,9 +91,11 @@ def _plan(data: bytes, wish: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidModel(f"The request for a plan is no valid JSON: {error}.") from None
     if not isinstance(asked, dict):
         raise InvalidModel("A request for a plan is a JSON object with a model or a structure.")
-    given = asked.pop("structure", None)
+    given, profile = asked.pop("structure", None), asked.pop("profile", None)
     if len(json.dumps(asked)) > MOST_WISH_BYTES:
         raise InvalidModel(f"Beside its structure a request for a plan has at most {MOST_WISH_BYTES} bytes.")
+    if profile is not None:
+        asked["profile"] = ModelProfile.from_json(profile).of_bodies.to_json()
     structure = None if given is None else ModelStructure.from_json(given).packed()
     return {"asked": asked, "structure": structure and base64.b64encode(structure).decode()}
 

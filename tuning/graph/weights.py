@@ -8,13 +8,15 @@ output whatever the input, so every wrong plan would look right. Random weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+
+from opatlas.graph.read import reads_of
 
 MOVERS = frozenset({"Unsqueeze", "Squeeze", "Reshape", "Transpose", "Identity", "Cast", "Flatten", "Expand"})
 """A weight's role is its consumer's, seen through these."""
@@ -37,13 +39,19 @@ def randomise_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
     """A copy of the model whose weights are random, the same for the same seed.
 
     Replaced are floating-point initializers and ConstantOfShape outputs that a layer uses as weight, bias,
-    scale, mean, variance or embedding. Everything else (exponents, epsilons, shapes) stays.
+    scale, mean, variance or embedding, those of branches and loops with them. Everything else (exponents,
+    epsilons, shapes) stays.
     """
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    graph = result.graph
-    users = _users(graph.node)
-    random = np.random.default_rng(seed)
+    _randomise(result.graph, np.random.default_rng(seed))
+    result.ir_version = max(result.ir_version, 4)  # before 4 every initializer had to be a graph input too
+    return result
+
+
+def _randomise(graph: onnx.GraphProto, random: np.random.Generator) -> None:
+    """A graph's own weights, whoever reads them, then those of its bodies."""
+    users = _users(graph)
     shapes = {tensor.name: tensor for tensor in graph.initializer}
     generated = _generated(graph, shapes)
     drawn: dict[str, onnx.TensorProto] = {}
@@ -54,15 +62,25 @@ def randomise_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
         if data_type in _FLOATS and (draw := _role(name, dims, users)):
             drawn[name] = _tensor(random, name, dims, data_type, draw)
     _replace(graph, drawn)
-    result.ir_version = max(result.ir_version, 4)  # before 4 every initializer had to be a graph input too
-    return result
+    for body in _bodies(graph):
+        _randomise(body, random)
 
 
-def _users(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
+def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
+def _users(graph: onnx.GraphProto) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
+    """By name, those in bodies last: names of a graph are no others' in its bodies."""
     users: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-    for node in nodes:
+    for node in graph.node:
         for index, name in enumerate(node.input):
             users.setdefault(name, []).append((node, index))
+    for body in _bodies(graph):
+        for name, inner in _users(body).items():
+            users.setdefault(name, []).extend(inner)
     return users
 
 
@@ -144,7 +162,7 @@ def _replace(graph: onnx.GraphProto, drawn: dict[str, onnx.TensorProto]) -> None
     nodes = [
         node for node in graph.node if not (node.op_type == "ConstantOfShape" and node.output[0] in drawn)
     ]
-    read = {name for node in nodes for name in node.input}
+    read = {one.name for one in graph.output}.union(*map(reads_of, nodes))
     before = {tensor.name for tensor in graph.initializer}
     kept = [tensor for tensor in graph.initializer if tensor.name not in drawn and tensor.name in read]
     inputs = [value for value in graph.input if value.name not in before]

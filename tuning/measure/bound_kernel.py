@@ -102,6 +102,7 @@ class BoundKernel:
         done. Nothing sleeps in between: after a rest of a millisecond the first call takes several
         microseconds more."""
         self._take(calls, poison)
+        self.transfers.wait(self.bound[0])  # what was spoilt is spoilt before anybody's clock runs
         bounds = self.bound[BUFFERS : BUFFERS + calls]
         start = flag_at(self.staging, self.request["start_at"])
         done = flag_at(self.answers, self.request["done_at"])
@@ -215,8 +216,9 @@ class BoundKernel:
     def give(self, calls: int) -> dict[str, Any]:
         """Hand over what ``run_unseen`` computed, and the inputs as it left them."""
         for call in range(calls):
-            if mismatch := self._hand_over(BUFFERS + call, call):
-                return mismatch
+            handed = self._hand_over(BUFFERS + call, call)
+            if "mismatch" in handed:
+                return handed
         return self._traps()
 
     def poison(self) -> dict[str, Any]:
@@ -238,7 +240,8 @@ class BoundKernel:
 
     def outputs(self, buffer: int) -> dict[str, Any]:
         """Copy the latest outputs, and the inputs as the runs left them, to the parent."""
-        return self._hand_over(buffer, 0) or self._traps()
+        handed = self._hand_over(buffer, 0)
+        return handed if "mismatch" in handed else {**handed, **self._traps()}
 
     def check(self, set: int, buffer: int) -> dict[str, Any]:
         """Fill, poison, run once, hand the outputs over; ``run_us`` is only a hint."""
@@ -260,8 +263,12 @@ class BoundKernel:
             self.fences += [Fence(array) for array in arrays]
 
     def _hand_over(self, buffer: int, call: int) -> dict[str, Any]:
-        """Into the answers' place ``call``; says where the outputs are not the operator's."""
+        """Into the answers' place ``call``; says where the outputs are not the operator's. ``download_us``:
+        what fetching them from a device took."""
+        self.transfers.wait(self.bound[buffer])
+        started = time.perf_counter_ns()
         arrays, slots = self.bound[buffer].outputs(), self.output_slots[call]
+        fetched = {"download_us": (time.perf_counter_ns() - started) / 1e3}
         found = [[str(array.dtype), list(array.shape)] for array in arrays]
         if found != [[slot.dtype, list(slot.shape)] for slot in slots]:
             return {"mismatch": f"outputs are {found}"[:500]}
@@ -270,7 +277,7 @@ class BoundKernel:
         self.transfers.fetch_inputs(self.bound[buffer])
         for number, slot in self.back_slots[call].items():
             slot.flat(self.answers)[...] = self.spans[buffer][number]
-        return {}
+        return fetched
 
     def _traps(self) -> dict[str, Any]:
         """What a compiled kernel touched that is not its own."""

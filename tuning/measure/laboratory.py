@@ -6,10 +6,9 @@ its parts. It never raises for what a candidate does.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
@@ -18,9 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 
-from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
-from opatlas.load import Manifest
 from tuning.measure import procfs
 from tuning.measure.bench import Bench, Equipment, Limits
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
@@ -34,62 +31,21 @@ from tuning.measure.provenance import with_provenance
 from tuning.measure.reading import CodeListing, list_code
 from tuning.measure.sandbox import tiers as sandbox
 from tuning.measure.sandbox.process import ChildFailed
-from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.scrutiny.referees import Referees
 from tuning.measure.specimen import Specimen, needed_bytes, tensor_bytes
 from tuning.measure.subject import Subject
 from tuning.measure.timing.caches import CacheFlusher
 from tuning.measure.timing.lock import MachineLock
+from tuning.measure.zygotes import READS_CODE, SUBMITTED, Zygotes, zygote_of
 from tuning.routes.base import BuiltArtifact, Candidate, Learning, Route, SearchRecord, Tunable
 from tuning.routes.manual.own import is_own
-from tuning.routes.manual.submitted import KINDS
-
-log = logging.getLogger(__name__)
 
 TRANSFER_S = 10.0
 """For fitting a handful of known schedules to an operator: each takes a fraction of a second."""
 
-_MEASURING = ("opatlas.load", "opatlas.load.pool:pool_library", "tuning.measure.bound_kernel")
-SUBMITTED = tuple(KINDS)
-"""Routes whose code somebody else wrote: its children never share a zygote with ours."""
-
-PRELOAD: Mapping[str, tuple[str, ...]] = {
-    "native": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
-    "manual": ("numpy", *_MEASURING, "opatlas.load.c_abi"),
-    "cpp": ("numpy",),
-    "cuda": ("numpy", "opatlas.load", "tuning.measure.bound_kernel", "opatlas.load.cuda.module"),
-    "xla": ("numpy", "jax", *_MEASURING),
-    "library": (
-        *("numpy", "onnx", "torch", "onnxruntime"),
-        *(*_MEASURING, "opatlas.load.torch.recipe", "opatlas.load.onnxruntime_recipe"),
-        *("opatlas.load.numpy_recipe", "opatlas.load.numpy_arrays", "opatlas.load.torch.variants"),
-        *("tuning.routes.registry", "tuning.measure.judging.reference"),
-    ),
-}
-"""What a zygote imports beside its routes' ``preload``. ``native`` runs compiled candidates: it shares
-neither processes nor memory with the default, which lives in ``library``. ``manual`` is like it, for what
-somebody submitted, which ``cpp`` compiles: where it runs there is no compiler. ``cuda`` runs device code,
-and initialises CUDA in its children only. ``xla`` loads what needs JAX."""
-
-
-READS_CODE = "cpp"
-"""The zygote whose children disassemble: it has the tools, imports next to nothing, and takes it that what
-lies there is hostile."""
-
-ON_DEVICE = ("cuda", "library", "inductor")
-"""Zygotes whose children reach the laboratory's device, where it has one."""
 BUILDS_ON_DEVICE = ("inductor",)
-"""Those whose builds time something on it: they are alone on the machine, and may take longer."""
+"""Zygotes whose builds time something on the device: they are alone on the machine, and may take longer."""
 DEVICE_BUILD_S = 180.0
-
-
-def zygote_of(manifest: Manifest) -> str:
-    """Which zygote's children load an artifact."""
-    if manifest.kind == "c-abi":
-        return "manual" if manifest.route in SUBMITTED else "native"
-    if manifest.kind == "cuda-module":
-        return "cuda"
-    return "xla" if "jax" in manifest.needs else "library"
 
 
 class Laboratory(AbstractContextManager["Laboratory"]):
@@ -118,26 +74,11 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         self.readable = tuple(readable)
         self.lock = MachineLock()
         self.kept = KeptSetUps()
-        self._zygotes: dict[str, Zygote] = {}
-        self._preload: dict[str, tuple[str, ...]] = dict(PRELOAD)
+        self.zygotes = Zygotes(self.home, self.tier, self.readable, device)
 
     def warm(self, routes: tuple[Route, ...]) -> None:
         """Start the zygotes that these routes need (seconds), so that the first candidate does not wait."""
-        for route in routes:
-            known = self._preload.get(route.zygote, PRELOAD["native"][:1])
-            self._preload[route.zygote] = tuple(dict.fromkeys((*known, *route.preload)))
-        names = {"library", "native", *(route.zygote for route in routes)}
-        started = [zygote for name in sorted(names) if not (zygote := self._zygote(name)).alive]
-        for zygote in started:
-            zygote.start()
-        for zygote in started:
-            try:
-                zygote.wait_ready()
-            except ChildFailed as failed:
-                log.error("zygote %s does not start: %s", zygote.name, failed.detail)
-                continue
-            for module, reason in zygote.ready.get("failed", {}).items():
-                log.warning("zygote %s cannot import %s: %s", zygote.name, module, reason)
+        self.zygotes.warm(routes)
 
     def build(
         self,
@@ -189,7 +130,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
                 continue
             queues.setdefault("" if route.builds_in_process else route.zygote, []).append(number)
         for name in queues:
-            if name and not (zygote := self._zygote(name)).alive:
+            if name and not (zygote := self.zygotes[name]).alive:
                 zygote.start()  # by this thread: it must outlive the builders'
         built: SimpleQueue[tuple[int, BuiltArtifact | Outcome] | None] = SimpleQueue()  # None: a queue ended
 
@@ -220,7 +161,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             return Outcome(Status.UNSUPPORTED, f"route {route.name} cannot tune")
         request = request_for(route, operator, self.target, setting)
         with self.lock.building():
-            return tune_in_child(self._zygote(route.zygote), request, workdir, Limits().bounds, seconds)
+            return tune_in_child(self.zygotes[route.zygote], request, workdir, Limits().bounds, seconds)
 
     def transfer(
         self,
@@ -236,7 +177,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         about = request_for(route, operator, self.target, setting)
         request = {**about, "do": "transfer", "records": [asdict(record) for record in records]}
         with self.lock.building():
-            return tune_in_child(self._zygote(route.zygote), request, workdir, Limits().bounds, TRANSFER_S)
+            return tune_in_child(self.zygotes[route.zygote], request, workdir, Limits().bounds, TRANSFER_S)
 
     @contextmanager
     def bench(self, operator: Operator, setting: Setting, default: BuiltArtifact) -> Iterator[Bench]:
@@ -257,8 +198,8 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     def check(self, operator: Operator, setting: Setting, artifact: BuiltArtifact) -> Outcome:
         """Load an artifact in its child and compare what it computes with the reference, untimed."""
         with self.lock.building(), closing(Specimen(operator, setting)) as specimen:
-            zygote, bounds = self._zygote(zygote_of(artifact.manifest)), Limits()
-            referees = Referees(specimen, "", lambda: self._zygote("library"), self.device)
+            zygote, bounds = self.zygotes[zygote_of(artifact.manifest)], Limits()
+            referees = Referees(specimen, "", lambda: self.zygotes["library"], self.device)
             subject = Subject(zygote, specimen, artifact, bounds.bounds, bounds.run_s)
             try:
                 specimen.references = referees.judge(specimen.inputs.fd, specimen.request()["sets"])
@@ -282,10 +223,10 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         honest = self.build(route, operator, setting, _empty(route), workdir)
         if isinstance(honest, Outcome):
             return Inspection({"why_not": f"the empty kernel does not build: {honest.detail[:200]}"})
-        runs_in = self._zygote(zygote_of(artifact.manifest))
+        runs_in = self.zygotes[zygote_of(artifact.manifest)]
         with self.lock.building():
             make = partial(Specimen, operator, setting)
-            reads_in = self._zygote(route.zygote)
+            reads_in = self.zygotes[route.zygote]
             return inspect(runs_in, reads_in, make, artifact, honest, Limits().bounds)
 
     def list_code(self, artifact: BuiltArtifact) -> CodeListing:
@@ -294,15 +235,13 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         if self.tier.why_not_for(submitted, False):
             return CodeListing(why_not="the sandbox of this worker is not tight enough for submitted code")
         with self.lock.building():
-            return list_code(self._zygote(READS_CODE), artifact)
+            return list_code(self.zygotes[READS_CODE], artifact)
 
     def close(self) -> None:
         """End all processes and remove all files."""
         self.kept.close()
         self._hands.shutdown()
-        for zygote in self._zygotes.values():
-            zygote.close()
-        self._zygotes.clear()
+        self.zygotes.close()
         shutil.rmtree(self.home, ignore_errors=True)
         self.lock.close()
 
@@ -337,17 +276,24 @@ class Laboratory(AbstractContextManager["Laboratory"]):
                 "label": candidate.label,
             },
         }
-        bounds, build_s = limits.bounds, limits.build_s
+        bounds, build_s = limits.bounds, self.longest_build_s(route, limits)
         if self.device is not None and self._times_on_device(route):
             if why_not := self.device.why_too_large(tensor_bytes(operator)):
                 return Outcome(Status.OUT_OF_MEMORY, why_not)
             claim = claim_bytes(tensor_bytes(operator), self.device.total_bytes)
             request["device_bytes"] = [claim, self.device.total_bytes]
-            bounds, build_s = replace(bounds, device_bytes=claim), max(build_s, DEVICE_BUILD_S)
-        built = build_in_child(self._zygote(route.zygote), request, workdir, bounds, build_s)
+            bounds = replace(bounds, device_bytes=claim)
+        built = build_in_child(self.zygotes[route.zygote], request, workdir, bounds, build_s)
         if isinstance(built, Outcome):
             return built
         return with_provenance(built, route, candidate, self.target, self.tier.name)
+
+    def longest_build_s(self, route: Route, limits: Limits | None = None) -> float:
+        """After how long one of its builds is ended."""
+        if route.builds_in_process:
+            return 0.0
+        build_s = (limits or Limits()).build_s
+        return max(build_s, DEVICE_BUILD_S) if self._times_on_device(route) else build_s
 
     def _times_on_device(self, route: Route) -> bool:
         return self.device is not None and route.zygote in BUILDS_ON_DEVICE
@@ -360,10 +306,10 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         return Equipment(
             target=self.target,
             lock=self.lock,
-            zygote_for=lambda artifact: self._zygote(zygote_of(artifact.manifest)),
+            zygote_for=lambda artifact: self.zygotes[zygote_of(artifact.manifest)],
             submitted=lambda artifact: artifact.manifest.route in SUBMITTED,
             kept=self.kept,
-            library=lambda: self._zygote("library"),
+            library=lambda: self.zygotes["library"],
             flusher=lambda: self._flusher,
             hands=lambda: self._hands,
             device=self.device,
@@ -379,30 +325,10 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     def _flusher(self) -> CacheFlusher:
         return CacheFlusher(self.target)
 
-    @cached_property
-    def _pool_folder(self) -> Path | None:
-        """Where the loader's thread pool lies compiled, so that no child needs a compiler for it."""
-        from opatlas.load.pool import ensure_built
-
-        try:
-            return ensure_built().parent
-        except LoadError as error:
-            log.warning("the loader's thread pool cannot be built: %s", error)
-            return None
-
-    def _zygote(self, name: str) -> Zygote:
-        if name not in self._zygotes:
-            preload = self._preload.get(name, PRELOAD["native"])
-            device = self.device if name in ON_DEVICE else None
-            self._zygotes[name] = Zygote(
-                name, preload, self.tier.name, self.home / name, self._pool_folder, self.readable, device
-            )
-        return self._zygotes[name]
-
 
 def _empty(route: Route) -> Candidate:
     parameters = {"language": "c", "flags": [], "source": EMPTY}
     return Candidate(route.name, parameters, "an empty kernel")
 
 
-__all__ = ["Bench", "Laboratory", "Limits"]
+__all__ = ["SUBMITTED", "Bench", "Laboratory", "Limits", "zygote_of"]

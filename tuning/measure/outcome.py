@@ -26,6 +26,11 @@ class Status(StrEnum):
     NOISY = "noisy"  # the host never became quiet enough to measure
 
 
+COPIES = ("upload_us", "download_us")
+"""Facts of who ran on a device: what bringing its inputs and fetching its outputs took, which no run
+contains."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Status, and as much evidence as there is for it."""
@@ -52,6 +57,12 @@ class Outcome:
     @property
     def ok(self) -> bool:
         return self.status is Status.OK
+
+    @property
+    def of_device(self) -> dict[str, Any]:
+        """What is kept of the device that it ran on: what that said of itself, and the copies."""
+        copies = {name: round(us, 1) for name in COPIES if (us := self.facts.get(name)) is not None}
+        return {**self.facts.get("device", {}), **copies}
 
     @property
     def ratio(self) -> float:

@@ -43,8 +43,7 @@ def _failure(
         return ""
     doing = "built" if built is done else "run"
     said = (done.detail.strip().splitlines() or [done.status])[0]
-    where = f"in sandbox tier {laboratory.tier.name}"
-    return f"A tiny {operator.op_types[0]} cannot be {doing} {where}: {said}"[:_MOST_CHARACTERS]
+    return f"A tiny {operator.op_types[0]} cannot be {doing} in the sandbox: {said}"[:_MOST_CHARACTERS]
 
 
 def tiny(laboratory: Laboratory, route: Route) -> Iterator[tuple[Operator, Candidate]]:

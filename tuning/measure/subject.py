@@ -17,7 +17,7 @@ from tuning.measure.device.watch import claim_bytes
 from tuning.measure.judging.check import Reference, compare
 from tuning.measure.judging.process_state import GROWTH_BYTES, Conduct, code_changed
 from tuning.measure.judging.tolerance import WHOLE
-from tuning.measure.outcome import Outcome, Status
+from tuning.measure.outcome import COPIES, Outcome, Status
 from tuning.measure.sandbox.process import Bounds, Child, ChildFailed, Took, Unseen
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.shared_tensors import BUFFERS, flag_at
@@ -136,7 +136,8 @@ class Subject:
             self.accept(answer)
             if runs_on_device(self.artifact.manifest):
                 # By its own word: nothing is decided by it. The last is as warm as any.
-                self.evidence.facts["upload_us"] = _number(answer.get("upload_us"))
+                for name in COPIES:
+                    self.evidence.facts[name] = _number(answer.get(name))
             self.judge(index)
             elapsed = time.monotonic() - started
             if default_us and elapsed > max(HOPELESS_S, HOPELESS_RATIO * default_us / 1e6):

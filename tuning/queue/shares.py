@@ -43,9 +43,14 @@ def asked_by(organisation: int, field: str = "asked_by") -> Q:
 
 def shares(organisations: Collection[int] | None = None) -> dict[int, Share]:
     """Of these, or of all that have had something; recent seconds as of now."""
+    return {number: share for number, (share, _) in shares_and_spent(organisations).items()}
+
+
+def shares_and_spent(organisations: Collection[int] | None = None) -> dict[int, tuple[Share, float]]:
+    """The same, each with its seconds of workers in all."""
     rows = WorkerShare.objects.annotate(now=Now())
     rows = rows if organisations is None else rows.filter(organisation__in=organisations)
-    return {row.organisation_id: Share(_left(row, row.now), row.weight) for row in rows}
+    return {row.organisation_id: (Share(_left(row, row.now), row.weight), row.spent_s) for row in rows}
 
 
 def set_weight(organisation: Organisation, weight: float) -> None:

@@ -72,15 +72,29 @@ def held_s(row: Exploration, stage: int, rates: Rates) -> float:
     return min(left_s, EXPECTED_S[WORK_OF_STAGE[Stage(row.stage)]]) if row.doing != "claimed" else 0.0
 
 
+def held_now(visible: Q = EVERYTHING) -> QuerySet[Exploration]:
+    """What workers hold, with as much of the operators as is said of it."""
+    rows = Exploration.objects.filter(visible, state=State.RUNNING).select_related("operator").order_by("pk")
+    lease = ("target_id", "lease_owner", "lease_expires_at")
+    how_far = ("stage", "state", "doing", "steps_done", "steps_total")
+    return rows.only(*lease, *how_far, "operator__op_type", "operator__summary")
+
+
 def busy_workers(stage: int, rates: Rates, visible: Q = EVERYTHING) -> dict[int, dict[str, float]]:
     """Target → its live workers → seconds until each takes up the next work of this stage. ``visible``: by
     those explorations alone. Two statements."""
+    living = Worker.objects.filter(alive()).values_list("name", "target")
+    return busy_by(living, held_now(visible), stage, rates)
+
+
+def busy_by(
+    living: Iterable[tuple[str, int]], held: Iterable[Exploration], stage: int, rates: Rates
+) -> dict[int, dict[str, float]]:
+    """The same of live workers, given as (name, target), and of what is held."""
     found: dict[int, dict[str, float]] = defaultdict(dict)
-    for name, target in Worker.objects.filter(alive()).values_list("name", "target"):
+    for name, target in living:
         found[target][name] = 0.0
-    read = ("target_id", "lease_owner", "stage", "state", "doing", "steps_done", "steps_total")
-    held = Exploration.objects.filter(visible, state=State.RUNNING).select_related("operator")
-    for row in held.only(*read, "operator__op_type"):
+    for row in held:
         name = name_of(row.lease_owner)
         if name in found[row.target_id]:
             found[row.target_id][name] += held_s(row, stage, rates)
@@ -102,9 +116,12 @@ def wait_of(row: Exploration, rates: Rates) -> TargetWait:
     return TargetWait(busy, seconds + sum(others.values()), ahead)
 
 
-def newcomers_waits(rates: Rates, visible: Q = EVERYTHING) -> dict[int, TargetWait]:
+def newcomers_waits(
+    busy: Mapping[int, Mapping[str, float]], rates: Rates, visible: Q = EVERYTHING
+) -> dict[int, TargetWait]:
     """Target → what an operator waits for its live workers, at most, that is asked for now with normal
-    priority: as if all that waits were of one organisation. Three statements."""
+    priority: as if all that waits were of one organisation. ``busy``: until they take up first results
+    (:func:`busy_workers`). One statement."""
     ahead: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     before = Exploration.objects.filter(
         visible, state=State.QUEUED, stage=Stage.FIRST, priority__lte=Priority.NORMAL
@@ -113,9 +130,9 @@ def newcomers_waits(rates: Rates, visible: Q = EVERYTHING) -> dict[int, TargetWa
     for target, op_type, count in counted:
         ahead[target].append((Stage.FIRST, op_type, count))
     return {
-        target: TargetWait(busy, *_added(ahead[target], rates))
-        for target, busy in busy_workers(Stage.FIRST, rates, visible).items()
-        if busy
+        target: TargetWait(of_target, *_added(ahead[target], rates))
+        for target, of_target in busy.items()
+        if of_target
     }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from opatlas.conf import Misconfigured
 from opatlas.identity import Operator, Setting, Target
 from tuning.routes.base import Budget, Candidate, Route
 from tuning.routes.compiler.halide import HalideRoute
@@ -9,6 +12,7 @@ from tuning.routes.compiler.inductor import InductorRoute
 from tuning.routes.compiler.triton import TritonRoute
 from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.compiler.xla import XlaRoute
+from tuning.routes.library.cublas import Cublas
 from tuning.routes.library.cublaslt import CublasLt
 from tuning.routes.library.cudnn import Cudnn
 from tuning.routes.library.eager import Eager
@@ -27,6 +31,7 @@ ROUTES: tuple[Route, ...] = (
     Mkl(),
     OpenBlas(),
     NumPyArrays(),
+    Cublas(),
     CublasLt(),
     Cudnn(),
     TvmRoute(),
@@ -42,9 +47,14 @@ DEFAULTS = ("eager", "onnxruntime")
 """What users have without us, the first that supports the operator."""
 
 
-def routes_for(kind: str) -> tuple[Route, ...]:
-    """Those that are for targets of a kind: a worker has no others."""
-    return tuple(one for one in ROUTES if kind in one.kinds)
+def routes_for(kind: str, only: Collection[str] = ()) -> tuple[Route, ...]:
+    """Those that are for targets of a kind: a worker has no others. ``only``: none but these, where some are
+    named, and defaults. Raises :class:`opatlas.conf.Misconfigured` for a name that no route has."""
+    names = [one.name for one in ROUTES]
+    if unknown := [name for name in only if name not in names]:
+        raise Misconfigured(f"No route is called {unknown[0]!r}; there are {', '.join(names)}.")
+    wanted = {*only, *DEFAULTS} if only else {*names}
+    return tuple(one for one in ROUTES if kind in one.kinds and one.name in wanted)
 
 
 def route(name: str) -> Route:

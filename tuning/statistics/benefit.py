@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Condition
@@ -20,6 +20,7 @@ from tuning.conf import conf
 from tuning.explore.slice_history import about_slice, estimator
 from tuning.explore.worth import Estimator
 from tuning.models import Exploration, State, TuningSlice
+from tuning.statistics.units import time_said
 
 if TYPE_CHECKING:
     from catalog.viewing import Viewer
@@ -70,7 +71,7 @@ class Benefit:
     @property
     def sentence(self) -> str:
         """Whether more tuning would pay, and why."""
-        gain = f"{100 * self.gain:.1f} % of {_time(self.best_us)} ({self.why})"
+        gain = f"{100 * self.gain:.1f} % of {time_said(self.best_us)} ({self.why})"
         if not self.calls_per_day:
             return (
                 f"One more slice is expected to save {gain}, but nobody has asked for it in the last "
@@ -78,7 +79,7 @@ class Benefit:
             )
         rate = f"at {self.calls_per_day:,.0f} calls a day" if self.calls_per_day >= 1 else "at its few calls"
         earned = f"One more slice of {self.slice_s:.0f} s is expected to save {gain}: "
-        earned += f"{_time(self.saved_us_per_day)} a day {rate}"
+        earned += f"{time_said(self.saved_us_per_day)} a day {rate}"
         if self.gain < LEAST_GAIN:
             return f"{earned}. No race could tell so small a gain: it would not pay."
         days = self.payback_days
@@ -87,24 +88,30 @@ class Benefit:
         return f"{earned}; it pays back in {_days(days)}."
 
 
-def benefit(row: Exploration, best_us: float, calls_per_day: float) -> Benefit | None:
+def benefit(
+    row: Exploration,
+    best_us: float,
+    calls_per_day: float,
+    done: Sequence[TuningSlice],
+    endings: Iterable[tuple[str, str]],
+) -> Benefit | None:
     """Of the route from which most is expected; None where no route that tunes made anything of it.
 
-    ``row`` has its operator and setting loaded. The slice's seconds are the median of the route's latest.
+    ``row`` has its operator and setting loaded; ``done`` are its slices, ``endings`` which (route, status)
+    its trials had. The slice's seconds are the median of the route's latest.
     """
-    done = list(row.slices.order_by("pk").values_list("route", "seconds", "before_us", "after_us", "gained"))
-    routes = _tunable(row)
+    routes = _tunable(endings)
     if not routes:
         return None
     learnt = _latest()
-    counts = Counter(name for name, *_ in done)
+    counts = Counter(one.route for one in done)
     expected = {
         name: learnt.estimator.expect(about_slice(row, name, best_us, counts[name])) for name in routes
     }
     name = max(expected, key=lambda one: expected[one].gain)
     left = 1.0
-    for *_, gained in done:
-        left *= 1 - gained
+    for one in done:
+        left *= 1 - one.gained
     return Benefit(
         route=name,
         gain=expected[name].gain,
@@ -113,10 +120,15 @@ def benefit(row: Exploration, best_us: float, calls_per_day: float) -> Benefit |
         slice_s=learnt.slice_s.get(name, conf().tune_slice_s + _MEASURING_S),
         calls_per_day=calls_per_day,
         slices=len(done),
-        spent_s=sum(seconds for _, seconds, *_ in done),
+        spent_s=sum(one.seconds for one in done),
         gained=1 - left,
         going_on=row.state in (State.QUEUED, State.RUNNING, State.PAUSED),
     )
+
+
+def endings_of(row: Exploration) -> Iterable[tuple[str, str]]:
+    """Which (route, status) its trials had."""
+    return row.trials.values_list("route", "status").distinct().order_by()
 
 
 def calls_per_day(operator: Operator, viewer: Viewer) -> float:
@@ -133,14 +145,10 @@ def calls_per_day(operator: Operator, viewer: Viewer) -> float:
     return float(calls / min(days, RATE_DAYS))
 
 
-def _tunable(row: Exploration) -> list[str]:
+def _tunable(endings: Iterable[tuple[str, str]]) -> list[str]:
     """Routes that tune and support the operator: those whose first tries did not end as unsupported."""
-    names = _tuning_routes()
-    tried = row.trials.filter(route__in=names).values_list("route", "status").distinct().order_by()
-    endings: dict[str, set[str]] = {}
-    for name, status in tried:
-        endings.setdefault(name, set()).add(status)
-    return [name for name in names if endings.get(name, {"unsupported"}) != {"unsupported"}]
+    made_something = {route for route, status in endings if status != "unsupported"}
+    return [name for name in _tuning_routes() if name in made_something]
 
 
 def _tuning_routes() -> list[str]:
@@ -173,13 +181,6 @@ def _seconds(route: str) -> list[float]:
 def forget() -> None:
     """What was learnt, for tests that write slices."""
     _latest.cache_clear()
-
-
-def _time(value_us: float) -> str:
-    for unit, size_us in (("h", 3.6e9), ("min", 6e7), ("s", 1e6), ("ms", 1e3)):
-        if value_us >= size_us:
-            return f"{value_us / size_us:.3g} {unit}"
-    return f"{value_us:.3g} µs"
 
 
 def _days(days: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tuning.models import Exploration, Pause, Stage, State
 from tuning.queue.rates import Pace, Rates
 from tuning.queue.waits import TargetWait, share_left, wait_of
+from tuning.statistics.units import time_said
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ def _said(wait: TargetWait, wait_s: float) -> str:
     if not wait_s:
         return ""
     if not wait.ahead:
-        return f"It is next, after what is held now: about {wait_s:.0f} s. "
+        return f"It is next, after what is held now: about {time_said(1e6 * wait_s)}. "
     before = f"{wait.ahead:,} explorations are" if wait.ahead != 1 else "1 exploration is"
     live = f"{wait.workers} worker{'s' if wait.workers > 1 else ''}"
     held = ", beside what is held now" if any(wait.busy_s.values()) else ""
-    return f"{before} before it, for {live}{held}: about {wait_s:.0f} s. "
+    return f"{before} before it, for {live}{held}: about {time_said(1e6 * wait_s)}. "

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from tuning.models import Exploration, Stage, State, Trial
+from tuning.statistics.units import time_said
 
 TAIL_LINES = 6
 """Of a trial's own last words; the trial has the rest."""
@@ -45,7 +46,7 @@ def _of_trial(trial: Trial) -> LogLine:
     at, status, detail = trial.created_at, trial.status, trial.detail.strip()
     source = f"{trial.route}: {trial.label}" if trial.label else trial.route
     if status == "ok" and trial.median_us is not None:
-        text = f"ok, {trial.median_us:.3g} µs, {trial.ratio_to_default or 0:.2f}× the default"
+        text = f"ok, {time_said(trial.median_us)}, {trial.ratio_to_default or 0:.2f}× the default"
         return LogLine(at, "info", source, text)
     text = status.replace("_", " ") + (f": {detail}" if detail else "")
     if last := trial.log_tail.strip().splitlines()[-TAIL_LINES:]:

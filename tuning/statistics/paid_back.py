@@ -7,6 +7,7 @@ then (``refresh_when_due``) and pages read what it noted; where nothing was note
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +22,7 @@ from catalog.timerange import TimeRange
 from catalog.viewing import Viewer
 from tuning.models import Exploration
 
-_NAME = "paid_back"
+NAME = "paid_back"
 _EVERY_S = 10.0
 _DAYS_BY_HOUR = 10
 
@@ -68,9 +69,11 @@ def paid_back(viewer: Viewer) -> PaidBack:
     return _paid_back(_facts(), viewer)
 
 
-def both(viewer: Viewer, time_range: TimeRange) -> tuple[PaidBack, dict[datetime, float]]:
-    """:func:`paid_back` and :func:`spent`, read once."""
-    facts = _facts()
+def both(
+    viewer: Viewer, time_range: TimeRange, noted: Mapping[str, Rollup] | None = None
+) -> tuple[PaidBack, dict[datetime, float]]:
+    """:func:`paid_back` and :func:`spent`, read once. ``noted``: the rollup ``NAME``, read already."""
+    facts = _facts(noted)
     return _paid_back(facts, viewer), _spent(facts, viewer, time_range)
 
 
@@ -95,17 +98,17 @@ def _spent(facts: dict[str, Any], viewer: Viewer, time_range: TimeRange) -> dict
 def refresh() -> None:
     """Make it again, now."""
     began = time.monotonic()
-    Rollup.note(_NAME, began, **_made())
+    Rollup.note(NAME, began, **_made())
 
 
 def refresh_when_due() -> None:
     """The courier's chore: at most a twentieth of the time goes into it."""
-    if Rollup.is_due(_NAME, _EVERY_S):
+    if Rollup.is_due(NAME, _EVERY_S):
         refresh()
 
 
-def _facts() -> dict[str, Any]:
-    return Rollup.facts_of(_NAME) or _made()
+def _facts(noted: Mapping[str, Rollup] | None = None) -> dict[str, Any]:
+    return Rollup.facts_of(NAME, noted) or _made()
 
 
 def _made() -> dict[str, Any]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from statistics import median
 from typing import Any
 
 from django.db.models import CharField, Count, F, Func, Min, Q, QuerySet, Sum
 from django.db.models.functions import Greatest
 
-from catalog.models import Target
-from tuning.models import Exploration, Pause, Stage, State, Worker
+from tuning.models import Exploration, Pause, Stage, State
 from tuning.priority import priority_name
-from tuning.queue.clock import alive
 from tuning.queue.rates import Rates
-from tuning.queue.waits import newcomers_waits
+from tuning.queue.waits import busy_by, held_now, newcomers_waits
+from tuning.statistics.workers import Fleet, fleet
 
 HOURS = 24
 MOST_FORETOLD = 1_000
@@ -145,46 +145,91 @@ def lanes(visible: Q) -> list[Lane]:
     return [Lane(*key, **values) for key, values in sorted(made.items())]  # type: ignore[arg-type]
 
 
-def capability_queues(visible: Q, rates: Rates, now: datetime) -> list[CapabilityQueue]:
-    """By capability, those of live workers that have nothing to do included: eight statements."""
+@dataclass(frozen=True, slots=True)
+class EndedCount:
+    """Explorations that ended alike, within the last day and one hour: how many, and how many of them within
+    the sixty minutes before now."""
+
+    hour: str  # as HourKey has it
+    capability: str
+    state: str
+    count: int
+    lately: int
+
+
+def ended(visible: Q, now: datetime) -> list[EndedCount]:
+    """What ended within the last day. One statement."""
+    day_ago, hour_ago = now - timedelta(hours=HOURS), now - timedelta(hours=1)
+    rows = Exploration.objects.filter(visible, state__in=ENDS, finished_at__gte=day_ago, finished_at__lte=now)
+    counted = rows.annotate(hour=HourKey("finished_at")).values_list("hour", "capability", "state")
+    lately = Count("pk", filter=Q(finished_at__gte=hour_ago))
+    return [EndedCount(*row) for row in counted.annotate(n=Count("pk"), lately=lately).order_by()]
+
+
+class WorkNow:
+    """What waits, what is held and who works now, of what may be seen: each is read when it is first asked
+    for, and once, whatever a page says of it."""
+
+    def __init__(self, visible: Q, now: datetime) -> None:
+        self.visible, self.now = visible, now
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        return fleet()
+
+    @cached_property
+    def lanes(self) -> list[Lane]:
+        return lanes(self.visible)
+
+    @cached_property
+    def held(self) -> list[Exploration]:
+        return list(held_now(self.visible))
+
+    @cached_property
+    def pauses(self) -> list[Pause]:
+        return list(Pause.objects.order_by("capability"))
+
+    @cached_property
+    def ended(self) -> list[EndedCount]:
+        return ended(self.visible, self.now)
+
+
+def capability_queues(work: WorkNow, rates: Rates) -> list[CapabilityQueue]:
+    """By capability, those of live workers that have nothing to do included: two statements beside what
+    ``work`` reads."""
     by_capability: dict[str, list[Lane]] = defaultdict(list)
-    for lane in lanes(visible):
+    for lane in work.lanes:
         by_capability[lane.capability].append(lane)
-    living = Worker.objects.filter(alive()).values_list("target__capability")
-    workers = dict(living.annotate(n=Count("pk")).order_by())
-    waits, came = _longest_waits(visible, rates), foretold(visible, now)
-    pauses = dict(Pause.objects.values_list("capability", "reason"))
-    since = {name: now - timedelta(hours=hours) for name, hours in (("day", HOURS), ("hour", 1))}
-    ended = {
-        row["capability"]: (row["day"], row["hour"])
-        for row in Exploration.objects.filter(
-            visible, state__in=ENDS, finished_at__gte=since["day"], finished_at__lte=now
-        )
-        .values("capability")
-        .annotate(day=Count("pk"), hour=Count("pk", filter=Q(finished_at__gte=since["hour"])))
-        .order_by()
-    }
+    workers = Counter(one.target.capability for one in work.fleet.live)
+    waits, came = _longest_waits(work, rates), foretold(work.visible, work.now)
+    pauses = {one.capability: one.reason for one in work.pauses}
+    day, hour = Counter[str](), Counter[str]()
+    for one in work.ended:
+        day[one.capability] += one.count
+        hour[one.capability] += one.lately
     names = sorted({*by_capability, *workers, *(name for name in pauses if name != "*")})
     found = []
     for name in names:
-        mine, serving = tuple(by_capability[name]), workers.get(name, 0)
-        paused, (day, hour) = pauses.get("*", pauses.get(name)), ended.get(name, (0, 0))
+        mine, serving = tuple(by_capability[name]), workers[name]
+        paused = pauses.get("*", pauses.get(name))
         drain_s, how = drain(mine, serving, paused is not None, rates)
         wait_s = waits.get(name) if paused is None else None
         found.append(
             CapabilityQueue(
-                name, mine, serving, paused, hour, day, drain_s, how, wait_s, came.get(name)
+                name, mine, serving, paused, hour[name], day[name], drain_s, how, wait_s, came.get(name)
             )
         )  # fmt: skip
     return found
 
 
-def _longest_waits(visible: Q, rates: Rates) -> dict[str, float]:
+def _longest_waits(work: WorkNow, rates: Rates) -> dict[str, float]:
     """Capability → what an operator that is asked for now waits, on the target of it that is worst off."""
-    waits = newcomers_waits(rates, visible)
+    live = work.fleet.live
+    busy = busy_by(((one.name, one.target_id) for one in live), work.held, Stage.FIRST, rates)
+    names = {one.target_id: one.target.capability for one in live}
     found: dict[str, float] = {}
-    for target, name in Target.objects.filter(pk__in=waits).values_list("pk", "capability"):
-        found[name] = max(found.get(name, 0.0), waits[target].seconds or 0.0)
+    for target, wait in newcomers_waits(busy, rates, work.visible).items():
+        found[names[target]] = max(found.get(names[target], 0.0), wait.seconds or 0.0)
     return found
 
 
@@ -232,22 +277,21 @@ def drain(its_lanes: Sequence[Lane], workers: int, paused: bool, rates: Rates) -
     return seconds / workers, how
 
 
-def throughput(visible: Q, now: datetime, hours: int = HOURS) -> list[HourSlot]:
-    """The last hours, this one included, the empty ones too: two statements."""
-    end = now.replace(minute=0, second=0, microsecond=0)
-    starts = [end - timedelta(hours=back) for back in range(hours - 1, -1, -1)]
-    found = Exploration.objects.filter(visible)
-    sums: dict[datetime, dict[str, int]] = {start: {} for start in starts}
-    ended = found.filter(finished_at__gte=starts[0], finished_at__lte=now, state__in=ENDS)
-    by_key = {f"{start:%Y-%m-%d %H}": start for start in starts}
-    counted = ended.annotate(hour=HourKey("finished_at")).values_list("hour", "state")
-    for hour, state, count in counted.annotate(n=Count("pk")).order_by():
-        sums[by_key[hour]][state] = count
-    first = found.filter(first_result_at__gte=starts[0], first_result_at__lte=now)
+def throughput(work: WorkNow) -> list[HourSlot]:
+    """The last hours, this one included, the empty ones too: one statement beside what ``work`` reads."""
+    end = work.now.replace(minute=0, second=0, microsecond=0)
+    starts = [end - timedelta(hours=back) for back in range(HOURS - 1, -1, -1)]
+    sums = {f"{start:%Y-%m-%d %H}": Counter[str]() for start in starts}
+    for one in work.ended:
+        if one.hour in sums:  # the day begins within the hour before the first
+            sums[one.hour][one.state] += one.count
+    first = Exploration.objects.filter(
+        work.visible, first_result_at__gte=starts[0], first_result_at__lte=work.now
+    )
     begun = first.annotate(hour=HourKey("first_result_at")).values_list("hour")
     for hour, count in begun.annotate(n=Count("pk")).order_by():
-        sums[by_key[hour]]["first_results"] = count
-    return [HourSlot(start, **sums[start]) for start in starts]
+        sums[hour]["first_results"] = count
+    return [HourSlot(start, **counts) for start, counts in zip(starts, sums.values(), strict=True)]
 
 
 def dead_letters(visible: Q) -> QuerySet[Exploration]:

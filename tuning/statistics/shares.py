@@ -12,8 +12,8 @@ from django.db.models import Count, QuerySet
 from catalog.models import Organisation
 from tuning.kernels.claims import WHOSE
 from tuning.kernels.claims import waiting as waiting_evaluations
-from tuning.models import Exploration, State, WorkerShare
-from tuning.queue.shares import payer, shares
+from tuning.models import Exploration, State
+from tuning.queue.shares import payer, shares_and_spent
 from tuning.queue.sharing import Share, portions
 from tuning.uploads.claims import waiting as waiting_uploads
 
@@ -46,7 +46,7 @@ class OrganisationShare:
             return "Nothing of it waits: the others have its part."
         if self.due == 1.0:
             return "Nobody else waits: it has everything."
-        had, due = f"{self.portion:.0%}", f"{self.due:.0%}"
+        had, due = f"{100 * self.portion:.0f} %", f"{100 * self.due:.0f} %"
         if self.portion < self.due:
             return f"Had {had} lately, and {due} are due to it: it goes before the others."
         return f"Had {had} lately, where {due} are due to it: the others go before it."
@@ -54,12 +54,18 @@ class OrganisationShare:
 
 def organisations_shares(only: int | None = None) -> Sequence[OrganisationShare]:
     """Those that had something lately or wait, who had the most first; ``only``: of one of them."""
-    waiting = _waiting(), _counted(waiting_evaluations(), WHOSE), _counted(waiting_uploads(), "organisation")
-    known = shares()
+    explorations = _counted(Exploration.objects.filter(state=State.QUEUED), "asked_by")
+    waiting = (
+        explorations,
+        _counted(waiting_evaluations(), WHOSE),
+        _counted(waiting_uploads(), "organisation"),
+    )
+    found = shares_and_spent()
+    known = {number: share for number, (share, _) in found.items()}
+    spent = {number: seconds for number, (_, seconds) in found.items()}
     weights = {number: known.get(number, Share()).weight for count in waiting for number in count}
     whole, parts = sum(weights.values()), portions(known)
     numbers = known.keys() | weights.keys()
-    spent = dict(WorkerShare.objects.filter(organisation__in=numbers).values_list("organisation", "spent_s"))
     rows = [
         OrganisationShare(
             number, name, known.get(number, Share()).weight, known.get(number, Share()).recent_s,
@@ -70,10 +76,6 @@ def organisations_shares(only: int | None = None) -> Sequence[OrganisationShare]
         if only in (None, number)
     ]  # fmt: skip
     return sorted(rows, key=lambda row: (-row.recent_s, -row.waiting, row.organisation))[:MOST_SHOWN]
-
-
-def _waiting() -> Counter[int]:
-    return _counted(Exploration.objects.filter(state=State.QUEUED), "asked_by")
 
 
 def _counted(rows: QuerySet, whose: str) -> Counter[int]:  # type: ignore[type-arg]

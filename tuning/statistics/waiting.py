@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from catalog.models import Miss, MissState
-from catalog.viewing import Viewer
-from tuning.models import Worker
-from tuning.queue.clock import alive
-from tuning.statistics.queues import lanes
+from tuning.statistics.queues import WorkNow
 
 
 @dataclass(frozen=True)
@@ -27,14 +24,13 @@ class Waiting:
         return (now - self.oldest_at).total_seconds() if self.oldest_at else None
 
 
-def waiting(viewer: Viewer) -> Waiting:
-    """Of what this viewer may see; workers serve everybody. Three statements."""
-    its_lanes = lanes(viewer.shown())
+def waiting(work: WorkNow) -> Waiting:
+    """Of what may be seen; workers serve everybody. One statement beside what ``work`` reads."""
     return Waiting(
-        queued=sum(lane.queued for lane in its_lanes),
-        running=sum(lane.running for lane in its_lanes),
-        paused=sum(lane.paused for lane in its_lanes),
-        oldest_at=min((lane.oldest_at for lane in its_lanes if lane.oldest_at), default=None),
-        collecting=Miss.objects.filter(viewer.shown(), state=MissState.WAITING).count(),
-        workers=Worker.objects.filter(alive()).count(),
+        queued=sum(lane.queued for lane in work.lanes),
+        running=sum(lane.running for lane in work.lanes),
+        paused=sum(lane.paused for lane in work.lanes),
+        oldest_at=min((lane.oldest_at for lane in work.lanes if lane.oldest_at), default=None),
+        collecting=Miss.objects.filter(work.visible, state=MissState.WAITING).count(),
+        workers=len(work.fleet.living),
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Annotated
 
-from django.db.models import Q
+from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q
 from django.utils import timezone
 
 from tuning import models
@@ -20,8 +20,8 @@ from tuning.queue.rates import Rates, name_of
 from tuning.queue.waits import held_s
 
 _DAY_S = 86400.0
+_STOPPED_S = 600.0
 _ORDER = {"alive": 0, "silent": 1, "stopped": 2}
-MOST_HELD = 500
 
 
 @dataclass(frozen=True)
@@ -50,32 +50,60 @@ class WorkerRow:
     ended_last_hour: int = 0  # slices
 
 
-def workers(
-    limit: int = 40, rates: Rates | None = None, visible: Q | None = None, now: datetime | None = None
-) -> list[WorkerRow]:
-    """Workers that run, or fell silent within a day, or were stopped just now; those alive first.
+@dataclass(frozen=True)
+class Fleet:
+    """The workers as they stand, read once for all that is said of them."""
 
-    With ``rates`` also what each gets done, and with ``visible`` which explorations it holds (those that may
-    be seen).
+    workers: Sequence[models.Worker]
+    """With their targets: who was heard within a day, unless it was stopped before just now; who is not
+    stopped first, then the latest to be heard."""
+    living: frozenset[int]
+    """Numbers of those that gave a sign of life lately, by the database's clock, as leases are: hosts
+    disagree."""
+
+    @property
+    def live(self) -> list[models.Worker]:
+        return [one for one in self.workers if one.pk in self.living]
+
+
+def fleet() -> Fleet:
+    """One statement."""
+    heard = models.Worker.objects.filter(last_seen_at__gte=now_in(-_DAY_S))
+    there = heard.filter(Q(stopped_at=None) | Q(stopped_at__gte=now_in(-_STOPPED_S)))
+    lives = ExpressionWrapper(alive(), output_field=BooleanField())
+    rows = there.select_related("target").annotate(lives=lives)
+    found = list(rows.order_by(F("stopped_at").asc(nulls_first=True), "-last_seen_at", "pk"))
+    return Fleet(found, frozenset(one.pk for one in found if one.lives))
+
+
+def workers(
+    of: Fleet,
+    rates: Rates | None = None,
+    held: Iterable[models.Exploration] = (),
+    *,
+    limit: int = 40,
+    now: datetime | None = None,
+) -> list[WorkerRow]:
+    """Workers that run, or fell silent within a day, or were stopped just now; those alive first, and those
+    of the same hardware together.
+
+    With ``rates`` also what each gets done, and which explorations it holds (of ``held``: those that may be
+    seen). One statement.
     """
     now = now or timezone.now()
-    found = models.Worker.objects.select_related("target").filter(last_seen_at__gte=now - timedelta(days=1))
-    found = found.filter(Q(stopped_at=None) | Q(stopped_at__gte=now - timedelta(minutes=10)))
-    rows = list(found.order_by("stopped_at", "-last_seen_at")[:limit])
-    differing = environments.undeclared()
-    holds = held_by(visible, rates) if visible is not None and rates is not None else {}
-    made = [_row(worker, now, differing, holds, rates) for worker in rows]
-    return sorted(made, key=lambda row: (_ORDER[row.state], row.worker.name))
+    differing = environments.undeclared(of.live)
+    holds = held_by(held, rates) if rates is not None else {}
+    made = [_row(worker, now, differing, holds, rates) for worker in of.workers[:limit]]
+    return sorted(made, key=lambda row: (_ORDER[row.state], row.worker.target.capability, row.worker.name))
 
 
-def held_by(visible: Q, rates: Rates) -> dict[str, list[LeasedExploration]]:
+def held_by(held: Iterable[models.Exploration], rates: Rates) -> dict[str, list[LeasedExploration]]:
     """Worker → the explorations that it holds a lease on."""
-    running = models.Exploration.objects.filter(visible, state=models.State.RUNNING).order_by("pk")
     found: dict[str, list[LeasedExploration]] = defaultdict(list)
-    for row in running.select_related("operator").defer("operator__graph")[:MOST_HELD]:
+    for row in held:
         keeps_s = held_s(row, models.Stage.FIRST, rates)
-        held = LeasedExploration(row.pk, row.operator.summary, row.doing, row.lease_expires_at, keeps_s)
-        found[name_of(row.lease_owner)].append(held)
+        leased = LeasedExploration(row.pk, row.operator.summary, row.doing, row.lease_expires_at, keeps_s)
+        found[name_of(row.lease_owner)].append(leased)
     return found
 
 
@@ -114,18 +142,23 @@ class SilentTarget:
     waiting: int  # explorations
 
 
-def silent_targets() -> list[SilentTarget]:
-    """By the database's clock, as leases are: hosts disagree."""
-    unheard = models.Worker.objects.filter(~alive(), stopped_at=None, last_seen_at__gte=now_in(-_DAY_S))
-    served = models.Worker.objects.filter(alive()).values("target")
-    rows = unheard.exclude(target__in=served).select_related("target").order_by("target", "-last_seen_at")
-    found = []
-    for target, of_target in groupby(rows, lambda row: row.target):
-        lost = list(of_target)
-        waiting = models.Exploration.objects.filter(target=target, state=models.State.QUEUED).count()
-        names = [row.name for row in lost]
-        found.append(SilentTarget(target.pk, target.capability, names, lost[0].last_seen_at, waiting))
-    return found
+def silent_targets(of: Fleet) -> list[SilentTarget]:
+    """One statement where there are any."""
+    served = {one.target_id for one in of.live}
+    unheard = [one for one in of.workers if one.stopped_at is None and one.target_id not in served]
+    by_target = groupby(sorted(unheard, key=lambda one: one.target_id), lambda one: one.target)
+    lost = {target: list(rows) for target, rows in by_target}
+    if not lost:
+        return []
+    queued = models.Exploration.objects.filter(target__in=lost, state=models.State.QUEUED)
+    waiting = dict(queued.order_by().values_list("target").annotate(n=Count("pk")))
+    return [
+        SilentTarget(
+            target.pk, target.capability, [one.name for one in rows], rows[0].last_seen_at,
+            waiting.get(target.pk, 0),
+        )
+        for target, rows in lost.items()
+    ]  # fmt: skip
 
 
 def state_of(worker: models.Worker, now: datetime) -> str:

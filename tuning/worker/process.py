@@ -29,6 +29,7 @@ from catalog.conf import conf as catalog_conf
 from catalog.context import added_log_fields
 from catalog.models import Target as TargetRow
 from catalog.registry import register_target
+from opatlas.conf import Misconfigured
 from opatlas.identity import Operator, Setting, Target, detect_target
 from opatlas.identity.place.cuda import NoDevice, detect_gpus
 from opatlas.identity.place.kinds import CPU
@@ -79,7 +80,7 @@ def real_tools() -> Tools:
     ends the process with a sentence where that cannot be served."""
     if conf().device:
         return device_tools(conf().device)
-    routes = registry.routes_for(CPU.name)
+    routes = _routes_for(CPU.name)
     return Tools(routes, registry.default_candidate, Laboratory, detect_target, prove)
 
 
@@ -98,8 +99,16 @@ def device_tools(name: str) -> Tools:
     def laboratory(home: Path, target: Target) -> Laboratory:
         return Laboratory(home, target, device=watched(gpu))
 
-    routes = registry.routes_for(target.kind)
+    routes = _routes_for(target.kind)
     return Tools(routes, registry.default_candidate, laboratory, lambda: target, prove)
+
+
+def _routes_for(kind: str) -> tuple[Route, ...]:
+    try:
+        return registry.routes_for(kind, conf().routes)
+    except Misconfigured as error:
+        print(f"This worker cannot start, by OPATLAS_ROUTES: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(os.EX_CONFIG) from None
 
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed

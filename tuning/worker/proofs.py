@@ -23,6 +23,7 @@ from typing import Any
 import tuning
 from opatlas.identity import Target
 from opatlas.identity.operator import canonical_json
+from tuning.measure.device.driver_versions import environment_of
 from tuning.routes.base import No, Route
 
 REMEMBERED_S = 7 * 86400.0
@@ -61,7 +62,7 @@ class Proofs:
             told[route.name] = {
                 "available": not reason,
                 "reason": reason,
-                "versions": dict(route.versions()),
+                "versions": environment_of(route, target.kind),
             }
         return told
 

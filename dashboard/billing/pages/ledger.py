@@ -11,7 +11,7 @@ from catalog.models import Method, Organisation
 from dashboard.billing import selectors
 from dashboard.billing.models import Kind
 from dashboard.billing.pages import access, tables
-from dashboard.web.asked import check_names, one_of
+from dashboard.web.asked import one_of, say_unknown, takes
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import exported
@@ -26,9 +26,12 @@ def ledger(request: ViewerRequest) -> HttpResponse:
     viewer = request.viewer
     owned, organisation = viewer.owned(), None
     number = number_in(request.GET.get("organisation", ""))
-    if viewer.sees_all and number is not None:
-        organisation = Organisation.objects.filter(pk=number).first()
-        owned = Q(organisation=number)
+    if viewer.sees_all:
+        organisation = Organisation.objects.filter(pk=number).first() if number is not None else None
+        if organisation is None:
+            say_unknown(request, "organisation")
+        else:
+            owned = Q(organisation=organisation)
     filters, chosen = _filters(request)
     rows = list(selectors.ledger(owned, filters)[: PAGE_SIZE + 1])
     several = viewer.focus is None and organisation is None
@@ -53,7 +56,7 @@ def ledger(request: ViewerRequest) -> HttpResponse:
 
 def _filters(request: ViewerRequest) -> tuple[selectors.LedgerFilters, object]:
     """What the URL asks for; what it cannot mean is said, and left out."""
-    check_names(request, "kind", "method", "organisation")
+    takes(request, "kind", "method", "organisation")
     given = request.GET
     asked = any(given.get(name) for name in ("range", "since", "until"))
     chosen = range_of(request, "1y") if asked else None

@@ -69,7 +69,7 @@ class AlertRule:
 
 def silent() -> Iterator[Cause]:
     """Targets whose workers all fell silent."""
-    for one in workers.silent_targets():
+    for one in workers.silent_targets(workers.fleet()):
         text = wording.silent(one.capability, workers=one.names, waiting=one.waiting)
         facts = {"capability": one.capability, "workers": list(one.names), "waiting": one.waiting}
         yield Cause(str(one.target_id), text, reverse("queues"), facts)
@@ -115,7 +115,7 @@ def queue_old() -> Iterator[Cause]:
     waiting = Exploration.objects.filter(
         state=State.QUEUED, stage=Stage.FIRST, asked_at__lt=now_in(-limit_s)
     ).exclude(capability__in=paused)
-    unserved = [one.target_id for one in workers.silent_targets()]
+    unserved = [one.target_id for one in workers.silent_targets(workers.fleet())]
     rows = waiting.exclude(target__in=unserved).values("capability")
     now = timezone.now()
     for row in rows.annotate(n=Count("pk"), oldest=Min("asked_at")).order_by("capability"):

@@ -18,7 +18,7 @@ from dashboard.notifications.alerts.selectors import AlertFilters
 from dashboard.notifications.alerts.steering import MUTES, AlertOrder, NotYours
 from dashboard.notifications.models import ALERTING, Alert, AlertDeed, AlertState
 from dashboard.web import wording
-from dashboard.web.asked import check_names, one_of
+from dashboard.web.asked import one_of, takes
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.requests import ViewerRequest, number_in, refusals_said
 from dashboard.web.tables import Column, Table, exported, exports, page
@@ -62,7 +62,7 @@ _CHARGED_BY = {
 @require_safe
 def alerts(request: ViewerRequest) -> HttpResponse:
     """What is wrong now, and what was."""
-    check_names(request, "state", "rule")
+    takes(request, "state", "rule")
     asked = AlertFilters(
         one_of(request, "state", STATES), one_of(request, "rule", [one.value for one in ALERTING])
     )
@@ -79,7 +79,7 @@ def alerts(request: ViewerRequest) -> HttpResponse:
         "narrowed": bool(asked.state or asked.rule),
         "states": STATES,
         "rules": [(one.value, one.label) for one in ALERTING],
-        "firing": selectors.firing(request.viewer),
+        "firing": selectors.open_alerts(request.viewer).firing,
     }
     return answer_of(request, "notifications/alerts.html", "notifications/_alerts_results.html", context)
 
@@ -128,10 +128,11 @@ def _facts(row: Alert) -> Iterator[tuple[str, str]]:
     for name, value in row.facts.items():
         if name.endswith("_micros"):
             whole = round(value, -4)  # to the hundredth of a unit
-            said = wording.money(whole, row.facts.get("currency", ""))
-            yield name.removesuffix("_micros").replace("_", " "), said
+            amount = wording.money(whole, row.facts.get("currency", ""))
+            yield name.removesuffix("_micros").replace("_", " "), amount
         elif name not in _SAID_ELSEWHERE:
-            yield name.replace("_", " "), _said(value)
+            title = "hardware" if name == "capability" else name.replace("_", " ")
+            yield title, wording.state(value) if name == "status" else _said(value)
 
 
 def _charged_tables(row: Alert) -> Iterator[Table]:

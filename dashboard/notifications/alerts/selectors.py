@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -56,12 +58,22 @@ def alerts(viewer: Viewer, asked: AlertFilters) -> QuerySet[Alert]:
     return rows.order_by(firing_first, "-pk")
 
 
-def firing(viewer: Viewer) -> int:
-    """How many nobody has taken up, up to a hundred: one short statement on every page. What is only good to
-    know (a new cause of failure: candidates fail every day) waits for nobody."""
-    rows = Alert.objects.filter(visible(viewer), state=AlertState.FIRING).exclude(severity=Severity.INFO)
-    rows = rows.filter(Q(muted_until=None) | Q(muted_until__lte=timezone.now()))
-    return rows[:COUNTED].count()
+@dataclass(frozen=True)
+class OpenAlerts:
+    """How many fire that nobody has taken up, and how many somebody has; together up to a hundred."""
+
+    firing: int
+    taken: int
+
+
+def open_alerts(viewer: Viewer) -> OpenAlerts:
+    """One short statement on every page. What is muted, or only good to know (a new cause of failure:
+    candidates fail every day), waits for nobody."""
+    states = (AlertState.FIRING, AlertState.ACKNOWLEDGED)
+    rows = Alert.objects.filter(visible(viewer), state__in=states).exclude(severity=Severity.INFO)
+    rows = rows.filter(Q(muted_until=None) | Q(muted_until__lte=timezone.now())).order_by("-state")
+    counted = Counter(rows.values_list("state", flat=True)[:COUNTED])
+    return OpenAlerts(counted[AlertState.FIRING], counted[AlertState.ACKNOWLEDGED])
 
 
 def history(alert: Alert) -> QuerySet[AlertDeed]:
@@ -69,15 +81,36 @@ def history(alert: Alert) -> QuerySet[AlertDeed]:
     return AlertDeed.objects.filter(alert=alert).order_by("-pk")
 
 
-def alarms() -> Alarms:
-    """What is wrong with exploring, as the courier last saw it: no page reads the trials for that."""
+@dataclass(frozen=True)
+class BeganFailing:
+    """A route that failed on every trial for a while, or still does (``until`` is None)."""
+
+    failing: FailingRoute
+    path: str  # its alert's page
+    until: datetime | None
+
+
+@dataclass(frozen=True)
+class SeenAlarms(Alarms):
+    """What is wrong with exploring now, and which routes began to fail lately, the latest first."""
+
+    began: Sequence[BeganFailing] = ()
+
+
+def alarms(since: datetime) -> SeenAlarms:
+    """As the courier last saw it: no page reads the trials for that. ``began``: since then."""
     rules = (Happening.FAILING, Happening.DISTURBED)
-    rows = Alert.objects.filter(rule__in=rules, gone_at=None, ended_at=None)
-    rows = rows.exclude(state=AlertState.RESOLVED).order_by("pk")
-    found = {rule: [row for row in rows if row.rule == rule] for rule in rules}
-    return Alarms(
-        tuple(_failing(row) for row in found[Happening.FAILING]),
-        tuple(_disturbed(row) for row in found[Happening.DISTURBED]),
+    fired = Q(gone_at=None, ended_at=None) & ~Q(state=AlertState.RESOLVED) | Q(fired_at__gte=since)
+    rows = list(Alert.objects.filter(fired, rule__in=rules).order_by("pk"))
+    holding = [row for row in rows if row.state != AlertState.RESOLVED and not (row.gone_at or row.ended_at)]
+    began = {row.cause: row for row in rows if row.rule == Happening.FAILING and row.fired_at >= since}
+    return SeenAlarms(
+        tuple(_failing(row) for row in holding if row.rule == Happening.FAILING),
+        tuple(_disturbed(row) for row in holding if row.rule == Happening.DISTURBED),
+        tuple(
+            BeganFailing(_failing(row), row.get_absolute_url(), row.ended_at or row.gone_at)
+            for row in reversed(began.values())
+        ),
     )
 
 

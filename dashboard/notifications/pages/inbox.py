@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
@@ -14,13 +13,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.notifications import selectors
 from dashboard.notifications.models import Happening
-from dashboard.notifications.selectors import InboxFilters
+from dashboard.notifications.selectors import Inbox, InboxFilters
+from dashboard.web.asked import one_of, takes
 from dashboard.web.live import Part
-from dashboard.web.paging import with_query
+from dashboard.web.paging import page_of, with_query
 from dashboard.web.requests import ViewerRequest, number_in, safe_next
 from dashboard.web.tables import Column, Table, exported
 
-PAGE_SIZE = 50
 _EXPORTED = 10_000
 
 
@@ -48,8 +47,7 @@ def inbox(request: ViewerRequest) -> HttpResponse:
 
 
 def _part(request: ViewerRequest, filters: InboxFilters) -> Part:
-    rows = selectors.inbox(_user(request), request.viewer, filters)
-    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    page = page_of(request, Inbox(selectors.inbox(_user(request), request.viewer, filters)))
     path = with_query(request, export=None, table=None)
     context = {"filters": filters, "page": page, "back": path}
     return Part(request, "notifications/_notifications.html", context, path=path, every_s=4)
@@ -93,8 +91,8 @@ def _user(request: ViewerRequest) -> Any:
 
 
 def _filters(request: ViewerRequest) -> InboxFilters:
-    show, event = request.GET.get("show", ""), request.GET.get("event", "")
-    return InboxFilters("unread" if show == "unread" else "", event if event in Happening.values else "")
+    takes(request, "show", "event")
+    return InboxFilters(one_of(request, "show", ("unread",)), one_of(request, "event", Happening.values))
 
 
 def _table(rows: Any) -> Table:

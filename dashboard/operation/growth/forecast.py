@@ -119,7 +119,7 @@ def _said_of_seen(disks: Sequence[DiskForecast]) -> str:
 def said_of_samples(moments: Sequence[datetime], now: datetime) -> str:
     """Why there is no growth to speak of yet; empty where there is."""
     if not moments:
-        return "Nothing was measured yet: the courier measures once a day."
+        return "Nothing was measured yet: that is done once a day."
     if len(moments) == 1:
         if now - moments[0] < timedelta(days=1):
             return "Measured since today; growth is known tomorrow."

@@ -16,7 +16,7 @@ from catalog.selectors import jobs as selectors
 from catalog.timerange import RANGES
 from catalog.withheld import prices_withheld_from
 from dashboard.pages.jobs import tables
-from dashboard.web.asked import check_names, one_of, sort_of
+from dashboard.web.asked import one_of, sort_of, takes, text_of
 from dashboard.web.charts import work as work_charts
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.ranges import range_of
@@ -32,8 +32,8 @@ R = TypeVar("R")
 @require_safe
 def jobs_page(request: ViewerRequest) -> HttpResponse:
     viewer = request.viewer
-    check_names(request, "q")
-    q = request.GET.get("q", "").strip()[:200].replace("\0", "")
+    takes(request, "q")
+    q = text_of(request)
     found = selectors.jobs(viewer.owned(), q)
     page = page_of(request, found)
     every = _in_batches(exportable(found), selectors.rows) if "export" in request.GET else None
@@ -58,15 +58,16 @@ def job_page(request: ViewerRequest, pk: int) -> HttpResponse:
     viewer = request.viewer
     job = get_object_or_404(selectors.jobs(viewer.owned()), pk=pk)
     range_ = range_of(request)
-    check_names(request, "status", "sort")
+    takes(request, "status", "sort")
     status = one_of(request, "status", ("hit", selectors.WITHHELD, "miss"))
     sort = sort_of(request, selectors.SORTS, "-calls")
-    withheld = prices_withheld_from(job)
-    asked = selectors.asked_for(job, sort, status, withheld)
+    places = selectors.places_of(job)
+    withheld = prices_withheld_from(job, places)
+    asked = selectors.asked_for(job, sort, status, withheld, places)
     page = page_of(request, asked)
-    operators = partial(selectors.operator_rows, job, withheld)
+    operators = partial(selectors.operator_rows, job, withheld, places=places)
     every = _in_batches(exportable(asked), operators) if "export" in request.GET else None
-    coverage, saved = selectors.coverage(job, withheld), selectors.saved(job, range_)
+    coverage, saved = selectors.coverage(job, withheld, places), selectors.saved(job, range_)
     slots = selectors.over_time(job, range_)
     figures = selectors.rows([job])[0]
     made = {

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
@@ -24,12 +25,14 @@ from catalog.selectors.listing import STATUS_OF_MISS
 from catalog.viewing import Viewer
 from dashboard.pages.jobs import tables
 from dashboard.pages.jobs.plans import plan_card
+from dashboard.pages.jobs.timelines import timeline_card, trace_asked
 from dashboard.pages.jobs.uploads import on_their_way
 from dashboard.web import wording
+from dashboard.web.asked import takes
 from dashboard.web.charts import models as model_charts
 from dashboard.web.charts.drawing import METHODS, shortened
 from dashboard.web.live import Part
-from dashboard.web.paging import exportable, page_of
+from dashboard.web.paging import asked_page, exportable, page_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
 from opatlas.errors import OpatlasError
@@ -146,10 +149,15 @@ def model(request: ViewerRequest, pk: int) -> HttpResponse:
     states = _states(report)
     coverage = coverage_of(report, states)
     missing = tables.missing_table(coverage)
-    page = Paginator(report.rows, ROWS_SHOWN).get_page(request.GET.get("page"))
+    page = asked_page(request, Paginator(report.rows, ROWS_SHOWN))
     table = tables.model_operators_table(list(page.object_list), report.rows, states, NARROW_ROWS)
-    plan = plan_card(report)
-    if (answer := exported(request, table, missing, plan.table)) is not None:
+    takes(request, "passes")
+    passes = request.GET.get("passes", "")
+    plan, run = plan_card(report, passes), timeline_card(row)
+    if (answer := trace_asked(request.GET, run)) is not None:
+        return answer
+    told = (run.table, run.rows) if run is not None else ()
+    if (answer := exported(request, table, missing, plan.table, *told)) is not None:
         return answer
     pending = sum(state in ("exploring", "waiting") for state in states.values())
     timed = [one for one in report.rows if one.default_us is not None]
@@ -160,6 +168,7 @@ def model(request: ViewerRequest, pk: int) -> HttpResponse:
         "coverage": coverage,
         "missing": missing,
         "plan": plan,
+        "run": run,
         "host": request.build_absolute_uri("/").rstrip("/"),
         "saved_us": saved_us(report),
         "page": page,
@@ -174,7 +183,9 @@ def model(request: ViewerRequest, pk: int) -> HttpResponse:
         "served": row.target.served_until is not None and row.target.served_until > timezone.now(),
     }
     moving = context["moving"] and context["served"]
-    path = f"{request.path}?page={page.number}" if page.number > 1 else request.path
+    asked = {"page": page.number if page.number > 1 else "", "passes": passes}
+    query = urlencode({name: value for name, value in asked.items() if value})
+    path = f"{request.path}?{query}" if query else request.path
     part = Part(request, "jobs/_model_report.html", context, path=path, every_s=4 if moving else None)
     if request.htmx:
         return part.response()

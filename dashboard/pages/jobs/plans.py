@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from django.db.models import Count, Max
+from django.db.models import Case, Count, Max, When
 
-from catalog.models import Best, Model, PlanMeasured, StoredPlan
+from catalog.models import Best, Model, PlanMeasured
+from dashboard.pages.jobs.plan_drawing import PlanDrawing
 from dashboard.templatetags.opatlas import badge
 from dashboard.web.charts import plan as drawing
-from dashboard.web.charts.drawing import shortened
 from dashboard.web.tables import Column, Table, exports
 from opatlas.errors import CallerError
+from opatlas.graph.laid_out import laid_out_form
 from opatlas.graph.structure import ModelStructure
-from opatlas.plan.plan import ByKernel, PlanStep
+from opatlas.graph.typed_nodes import TypedNodes
+from opatlas.identity import Operator
+from opatlas.identity.cost import describe
 from tuning import planning
+from tuning.graph.layout.forms import transpose
+from tuning.graph.passes.draft import PlanDraft
+from tuning.graph.passes.registry import PASSES, UNLESS_NAMED, passes_named
 from tuning.ingest import ModelReport
-from tuning.planning import MadePlan, PlanChoice
+from tuning.plan_choices import PlanChoice
+from tuning.planning import MadePlan
 
 KEPT, KEPT_S = 16, 60
 """Plans in a process, and for how long: the page is asked for again every few seconds."""
 ROWS_SHOWN = 12
 """Choices on the page, those that take the most first; all of them are in the export."""
+ASKED_AT_ONCE = 8
+"""Unknown operators of each kind that the page's command asks for."""
+_SAID = {"kernels": "Kernels", "fusion": "Fusion", "layout": "Layouts"}
+_DOES = {
+    "kernels": "single operators",
+    "fusion": "several nodes as one",
+    "layout": "channels-last, reorders counted",
+}
 
 _MARKS = {"kernel": "hit", "fused": "hit", "default": "same", "miss": "waiting"}
 _CHOICES = (
@@ -44,7 +60,7 @@ _CHOICES = (
     *exports("method"),
     Column("label", "Variant", under="route", css="clip"),
     Column("median_us", "Alone", "us", spare=True),
-    Column("default_us", "Default, alone", "us", css="muted", spare=True),
+    Column("default_us", "Default, alone", "us", figure="default_time", css="muted", spare=True),
     Column("ratio", "Over the default", "speedup", beside="ratio", spare=True),
     *exports("ratio_low", "ratio_high", "implementation"),
     Column("artifact", "Artifact", show=lambda one: one.artifact[:12], under="ratio", css="mono"),
@@ -52,112 +68,199 @@ _CHOICES = (
 )
 
 
+class UnseenChoice(PlanChoice):
+    """Of an operator that the catalogue has never seen: it has no page."""
+
+    @property
+    def link(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """A plan, and what is drawn of it: the same until something else is published or missed."""
+
+    made: MadePlan
+    structure: ModelStructure
+    draft: PlanDraft
+
+    @cached_property
+    def choices(self) -> Sequence[PlanChoice]:
+        named = [one if one.summary else self._unseen(one) for one in self.made.choices]
+        return sorted(named, key=_time, reverse=True)
+
+    def _unseen(self, one: PlanChoice) -> PlanChoice:
+        """With its words, where a pass made the operator."""
+        operator = self._made.get(one.operator)
+        summary = describe(operator).summary if operator is not None else ""
+        return UnseenChoice(**{**vars(one), "summary": summary})
+
+    @cached_property
+    def _made(self) -> dict[str, Operator]:
+        """Operators that the pass for layouts made of the model's, by their keys."""
+        forms = [form for _, one in self.draft.everywhere() for form in one.forms]
+        placed = [one for form in forms for one in (form.placed, *form.parts)]
+        made = {one.operator.key: one.operator for one in placed}
+        return made | {key: transpose(*reorder) for reorder, key in self.draft.reorders.items()}
+
+    @cached_property
+    def drawn(self) -> drawing.DrawnPlan:
+        by_key = {one.operator: one for one in self.made.choices}
+        form = None
+        if self.made.plan.nhwc:
+            form = laid_out_form(TypedNodes.of_structure(self.structure), self.made.plan.nhwc)
+        making = PlanDrawing(self.draft, by_key, form)
+        making.add_all(self.made.plan.steps)
+        return drawing.drawn(making.steps, making.edges)
+
+
+@dataclass(frozen=True)
+class PassedPlan:
+    """What one pass did to the predicted time, in microseconds; ``gain``: before ÷ after."""
+
+    text: str
+    does: str
+    before_us: float
+    after_us: float
+    gain: float | None
+
+
 @dataclass(frozen=True)
 class PlanCard:
     """``why_none`` says why there is no plan, where there is none."""
 
     model: Model
-    made: MadePlan | None
-    structure: ModelStructure | None
+    kept: KeptPlan | None
     why_none: str = ""
+    passes: tuple[str, ...] = UNLESS_NAMED
+    every_pass: tuple[str, ...] = tuple(PASSES)
+
+    @property
+    def made(self) -> MadePlan | None:
+        return self.kept.made if self.kept else None
+
+    @property
+    def drawn(self) -> drawing.DrawnPlan | None:
+        return self.kept.drawn if self.kept else None
 
     @cached_property
     def table(self) -> Table:
-        choices = sorted(self.made.choices, key=_time, reverse=True) if self.made else []
+        choices = self.kept.choices if self.kept else []
         return Table(
             "plan", "The plan's choices", _CHOICES, choices[:ROWS_SHOWN], every=choices, css="stacks"
         )
-
-    @cached_property
-    def drawn(self) -> drawing.DrawnPlan:
-        if self.made is None or self.structure is None:
-            return drawing.drawn(())
-        by_key = {one.operator: one for one in self.made.choices}
-        return drawing.drawn([_step(one, self.structure, by_key) for one in self.made.plan.steps])
-
-    @property
-    def nodes(self) -> int:
-        return sum(len(step.nodes) for step in self.made.plan.steps) if self.made else 0
 
     @property
     def gain(self) -> float | None:
         made = self.made
         return made.default_us / made.predicted_us if made and made.predicted_us else None
 
+    @property
+    def is_plain(self) -> bool:
+        """By the passes that need not be named."""
+        return self.passes == UNLESS_NAMED
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether its passes find what is not known and could change it."""
+        return self.made is not None and bool({"fusion", "layout"} & set(self.passes))
+
+    @property
+    def query(self) -> str:
+        """What an address of another page of the report has beside."""
+        return "" if self.is_plain else f"&passes={','.join(self.passes)}"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.passes == self.every_pass
+
+    @property
+    def passed(self) -> list[PassedPlan]:
+        if self.made is None or not any(self.made.passed_us.values()):
+            return []
+        made, before = self.made, [*self.made.passed_us.values()]
+        return [
+            PassedPlan(_SAID[name], _DOES[name], before_us, made.passed_us[name], made.gains.get(name))
+            for name, before_us in zip(made.passes, before, strict=False)
+        ]
+
+    @property
+    def asking(self) -> dict[str, Any]:
+        """The request that makes this plan and asks for what is most promising of what it does not know."""
+        names = self.passes if not self.is_plain else self.every_pass
+        many = {"fusion": "fusions", "layout": "layouts"}
+        counts = {many[name]: ASKED_AT_ONCE for name in names if name in many}
+        return {"model": self.model.pk, "passes": list(names)} | counts
+
+    @property
+    def request(self) -> str:
+        """The request that makes this plan, as JSON."""
+        named = {} if self.is_plain else {"passes": list(self.passes)}
+        return json.dumps({"model": self.model.pk} | named)
+
+    @property
+    def asking_request(self) -> str:
+        return json.dumps(self.asking)
+
+    @property
+    def asking_command(self) -> str:
+        asking = self.asking
+        counts = [f"--{name} {asking[name]}" for name in ("fusions", "layouts") if name in asking]
+        return " ".join([f"manage.py plan {self.model.pk} --passes {','.join(asking['passes'])}", *counts])
+
     @cached_property
     def measured(self) -> PlanMeasured | None:
         """What this plan came to; else what the model's last measured one did."""
         if self.made is None:
             return None
-        reports = PlanMeasured.objects.filter(plan__given=self.model).select_related("plan")
-        mine = reports.filter(plan__sha256=self.made.sha256).first()
-        return mine or reports.order_by("-at").first()
+        plans = planning.plans_of_model(self.model)
+        reports = PlanMeasured.objects.filter(plan__in=plans).select_related("plan")
+        of_this = Case(When(plan__sha256=self.made.sha256, then=1), default=0)
+        return reports.order_by(of_this.desc(), "-at").first()
 
     @property
-    def is_of_this_plan(self) -> bool:
-        return self.made is not None and self.measured is not None and self._plan.sha256 == self.made.sha256
+    def measured_of(self) -> str:
+        """Which plan it was that was measured, where that is not this one."""
+        if self.made is None or self.measured is None or self.measured.plan.sha256 == self.made.sha256:
+            return ""
+        if self.measured.plan.key != self.made.plan.model:
+            return "a session's plan of the model's simpler form"
+        return "an earlier plan"
 
-    @property
-    def _plan(self) -> StoredPlan:
-        assert self.measured is not None
-        return self.measured.plan
 
-
-def plan_card(report: ModelReport) -> PlanCard:
+def plan_card(report: ModelReport, passes: str = "") -> PlanCard:
     """By what is published now, in a constant number of queries; nothing is recorded. A process makes it
-    once for what is published and reported, and again after a minute: prices are not asked for."""
+    once for what is published and reported, and again after a minute: prices are not asked for. ``passes``:
+    those that an address names, with commas; such a plan may take seconds, so it is made again after a minute
+    alone."""
     model = report.model
+    if not model.structure_key:
+        return PlanCard(model, None, planning.why_no_structure(model))
+    try:
+        names = passes_named(passes.split(",") if passes else None)
+    except CallerError as error:
+        return PlanCard(model, None, str(error))
     here = Best.objects.filter(
         operator__models__model=model, target=model.target_id, setting=model.setting_id
     )
     published = here.aggregate(count=Count("pk"), last=Max("published_at"))
     known = (*published.values(), model.structure_key, *report.rows)
     try:
-        made, structure = _made(model, known, int(time.monotonic() // KEPT_S))
+        standing = known if names == UNLESS_NAMED else (model.structure_key,)
+        kept = _made(model, standing, int(time.monotonic() // KEPT_S), names)
     except CallerError as error:
-        return PlanCard(model, None, None, str(error))
-    return PlanCard(model, made, structure)
+        return PlanCard(model, None, str(error), names)
+    return PlanCard(model, kept, passes=names)
 
 
 @lru_cache(maxsize=KEPT)
-def _made(model: Model, known: Sequence[Hashable], minute: int) -> tuple[MadePlan, ModelStructure]:
+def _made(model: Model, known: Sequence[Hashable], minute: int, passes: tuple[str, ...]) -> KeptPlan:
     """``known`` and ``minute`` only tell plans apart."""
     structure = planning.structure_of_model(model)
-    return planning.make_plan(structure, model.target, model.setting, model.organisation), structure
+    made = planning.make_plan(structure, model.target, model.setting, model.organisation, passes)
+    assert made.draft is not None  # it was made just now
+    return KeptPlan(made, structure, made.draft)
 
 
 def _time(one: PlanChoice) -> float:
     return (one.default_us or 0.0) * len(one.nodes)
-
-
-def _step(step: PlanStep, structure: ModelStructure, by_key: Mapping[str, PlanChoice]) -> drawing.DrawnStep:
-    known = [_default_us(by_key, structure.nodes[node].operator) for node in step.nodes]
-    before = sum(known)
-    types = [structure.nodes[node].op_type for node in step.nodes]
-    if isinstance(step.by, ByKernel):
-        one = by_key[step.by.operator]
-        said = f"{one.summary} by {step.by.said}"
-        return drawing.DrawnStep(
-            one.method, _named(types), shortened(said, 160), before, step.predicted_us or 0
-        )
-    after = sum(_left_us(by_key, structure.nodes[node].operator) for node in step.nodes)
-    return drawing.DrawnStep(drawing.LEFT, _named(types), _region(types), before, after)
-
-
-def _left_us(by_key: Mapping[str, PlanChoice], operator: str) -> float:
-    one: Any = by_key.get(operator)
-    return (one.left_us if one else None) or _default_us(by_key, operator)
-
-
-def _default_us(by_key: Mapping[str, PlanChoice], operator: str) -> float:
-    one: Any = by_key.get(operator)
-    return (one.default_us if one else None) or 0.0
-
-
-def _named(types: Sequence[str]) -> str:
-    return types[0] if len(types) == 1 else f"{types[0]} … {types[-1]}"
-
-
-def _region(types: Sequence[str]) -> str:
-    count = f"{len(types)} nodes, " if len(types) > 1 else ""
-    return f"{count}{shortened(', '.join(types), 120)} left to ONNX Runtime"

@@ -217,7 +217,7 @@ def model_operators_table(
         *exports("method"),
         Column("label", "Variant", under="route", css="clip"),
         Column("median_us", "Time", "us", spare=True),
-        Column("default_us", "Default", "us", css="muted", spare=True),
+        Column("default_us", "Default", "us", figure="default_time", css="muted", spare=True),
         Column("ratio", "Speed-up", "speedup", beside="ratio", css="keep", spare=True),
         *exports("ratio_low", "ratio_high"),
         Column("share", "Share of the time", "percent", show=_share, spare=True, label="Share", room_px=122),

@@ -18,12 +18,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from catalog.models import Organisation
 from catalog.registry import default_organisation
-from catalog.viewing import ADMINISTER, APPROVE, OPERATE
+from catalog.viewing import ADMINISTER
 from dashboard.pages.kernels import selectors as rows
 from dashboard.pages.kernels.forms import KernelForm, allowed_flags, filled_from
+from dashboard.web.asked import takes
 from dashboard.web.charts.drawing import METHODS
 from dashboard.web.highlighting import highlighted
 from dashboard.web.live import Part
+from dashboard.web.paging import asked_page
 from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
 from tuning.kernels import selectors, services
@@ -51,7 +53,7 @@ _SAID = {
 @require_safe
 def kernels(request: ViewerRequest) -> HttpResponse:
     user = _user(request)
-    page = Paginator(selectors.kernels_seen(_sight(request)), PAGE_SIZE).get_page(request.GET.get("page"))
+    page = asked_page(request, Paginator(selectors.kernels_seen(_sight(request)), PAGE_SIZE))
     context = {
         "page": page,
         "wins": rows.wins(list(page.object_list)),
@@ -67,7 +69,11 @@ def submit(request: ViewerRequest) -> HttpResponse:
     organisation = _organisation(request)
     if organisation is None:
         raise PermissionDenied("Kernels are submitted by operators, approvers and admins of an organisation.")
-    form = KernelForm(request.POST or None, initial={"example": request.GET.get("example", "")})
+    takes(request, "example")
+    form = KernelForm(
+        request.POST if request.method == "POST" else None,
+        initial={"example": request.GET.get("example", "")},
+    )
     if request.method == "POST":
         form.full_clean()
         name = form.cleaned_data.get("name")
@@ -258,14 +264,11 @@ def _sight(request: ViewerRequest) -> selectors.Sight:
 
 
 def _organisation(request: ViewerRequest) -> Organisation | None:
-    """Where this person's kernels are submitted to: the organisation looked at, else the first in which the
-    role allows it; None where there is none. A superuser without any submits for the service."""
+    """Whose this person's kernels are; None where no role allows any. A superuser without an organisation
+    submits for the service."""
     viewer = request.viewer
-    places = [number for number in viewer.roles if {OPERATE, APPROVE} & viewer.roles[number]]
-    if viewer.focus in places:
-        places = [viewer.focus]
-    if places:
-        return Organisation.objects.get(pk=places[0])
+    if viewer.submits_for is not None:
+        return Organisation.objects.get(pk=viewer.submits_for)
     return default_organisation() if viewer.may(ADMINISTER) else None
 
 

@@ -16,6 +16,7 @@ from catalog.errors import StoreError
 from catalog.models import Implementation
 from dashboard.pages.operators import code_selector as reading
 from dashboard.pages.operators.assembly import machine_code
+from dashboard.web.asked import say_unknown, takes
 from dashboard.web.requests import ViewerRequest, number_in
 
 OTHERS_SHOWN = 100
@@ -52,7 +53,10 @@ def _compared(request: ViewerRequest, row: Implementation, key: str, may_read: b
     seen = Implementation.objects.filter(request.viewer.shown(), operator__key=key).exclude(pk=row.pk)
     seen = seen.select_related("environment").order_by("method", "route", "label", "pk")
     others = list(seen[:OTHERS_SHOWN])
+    takes(request, "against")
     number = number_in(request.GET.get("against", ""))
+    if number is None:
+        say_unknown(request, "against", " of this operator", "implementation")
     if number is None or not may_read:
         return {"others": others if may_read else []}
     other = _found(request, key, number)

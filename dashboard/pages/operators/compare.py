@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from catalog.models import Target
+from dashboard.web.asked import say_unknown, takes
 from dashboard.web.charts import methods as method_charts
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported, page
@@ -23,7 +24,10 @@ _SHOWN = 200
 @require_safe
 def compare_page(request: ViewerRequest) -> HttpResponse:
     targets = list(Target.objects.defer("description").order_by("capability", "pk"))
+    takes(request, "target", "a", "b")
     target = next((one for one in targets if one.key == request.GET.get("target")), None)
+    if target is None:
+        say_unknown(request, "target")
     seen = request.viewer.shown()
     target = target or _first_with_two(targets, seen)
     known = environments.known(target, seen) if target else []

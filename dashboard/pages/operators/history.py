@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from catalog.models import Implementation, Measurement, Operator
+from catalog.models import Environment, Implementation, Measurement, Operator
 from catalog.selectors import detail
 from dashboard.web.charts.drawing import called
 from dashboard.web.charts.methods import Point
@@ -40,10 +40,15 @@ class TimelineEntry:
 
 
 def events(
-    operator: Operator, place: detail.Place, visible: Q, exploration_id: int | None, limit: int = 20
+    changes: Sequence[detail.ChangedBest],
+    operator: Operator,
+    place: detail.Place,
+    visible: Q,
+    exploration_id: int | None,
+    limit: int = 20,
 ) -> Sequence[TimelineEntry]:
-    """The newest first."""
-    found = [_change(change) for change in detail.history(operator, place, visible, limit)]
+    """The newest first. ``changes``: ``detail.history``."""
+    found = [_change(change) for change in changes[:limit]]
     key = {"operator": operator, "target": place.target, "setting": place.setting}
     revoked = Implementation.objects.filter(visible, **key, revoked_at__isnull=False)
     found += [
@@ -61,14 +66,13 @@ def events(
     return sorted(found, key=lambda event: event.at, reverse=True)[:limit]
 
 
-def _change(change: detail.models.BestChange) -> TimelineEntry:
-    after = change.after
-    before = f"after {change.before.route}" if change.before else ""
-    if after is None:
+def _change(change: detail.ChangedBest) -> TimelineEntry:
+    before = f"after {change.before_route}" if change.before_route else ""
+    if change.route is None or change.method is None:
         return TimelineEntry(change.created_at, "winner", "", "", before or "none", change.reason)
-    environment = str(after.environment)
+    made_with = str(Environment(versions=change.versions))
     return TimelineEntry(
-        change.created_at, "winner", after.method, after.route, before, change.reason, environment
+        change.created_at, "winner", change.method, change.route, before, change.reason, made_with
     )
 
 
@@ -80,26 +84,35 @@ def _again(one: Revalidated) -> TimelineEntry:
     return TimelineEntry(row.asked_at, "environment", method, one.route, said, what, str(row.after))
 
 
-def leaders(operator: Operator, place: detail.Place, visible: Q, limit: int = 200) -> list[Point]:
-    """Who led since when, and by how much over the default: the oldest first.
+def leaders(
+    changes: Sequence[detail.ChangedBest], made: Sequence[detail.RankedImplementation]
+) -> list[Point]:
+    """Who led since when, and by how much over the default: the oldest first. ``changes``:
+    ``detail.history``; ``made``: those whose evidence was read already.
 
     The ratio is that of the evidence which there was at that moment; where all of it is newer (it was
     measured again), the oldest.
     """
-    changes = [row for row in reversed(detail.history(operator, place, visible, limit)) if row.after]
-    evidence: dict[int, list[Measurement]] = defaultdict(list)
-    made = {row.after_id for row in changes}
-    taken = Measurement.objects.filter(implementation__in=made).defer("samples_us").order_by("created_at")
-    for one in taken:
-        evidence[one.implementation_id].append(one)
+    evidence = {one.implementation.pk: one.evidence for one in made}
+    led = {row.implementation_id for row in changes} - {None, *evidence}
+    evidence |= _read(led) if led else {}
     points = []
-    for row in changes:
-        known = evidence.get(row.after_id or 0)
-        if row.after is None or not known:
+    for row in reversed(changes):
+        known = evidence.get(row.implementation_id or 0)
+        if row.route is None or not known:
             continue
         before = [one for one in known if one.created_at <= row.created_at + _SAME_MOMENT]
-        m = before[-1] if before else known[0]
+        m = before[0] if before else known[-1]
         ratios = m.ratio_to_default, m.ratio_low, m.ratio_high
-        name = called(row.after.route, row.after.label)
-        points.append(Point(row.created_at, name, row.after.method, *ratios, row.reason))
+        name = called(row.route, row.label or "")
+        points.append(Point(row.created_at, name, row.method or "", *ratios, row.reason))
     return points
+
+
+def _read(implementations: Collection[int | None]) -> dict[int, Sequence[Measurement]]:
+    """The evidence of these, which are revoked: the newest first."""
+    found: dict[int, list[Measurement]] = defaultdict(list)
+    rows = Measurement.objects.filter(implementation__in=implementations).defer("samples_us")
+    for one in rows.order_by("-created_at", "-pk"):
+        found[one.implementation_id].append(one)
+    return dict(found)

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 from catalog.models import Method
 from catalog.timerange import RANGES
 from dashboard.web import wording
+from dashboard.web.asked import one_of, say_unknown, takes
 from dashboard.web.charts import methods as method_charts
 from dashboard.web.paging import with_query
 from dashboard.web.ranges import range_of
@@ -55,15 +56,19 @@ _WAITS = (
 def methods_page(request: ViewerRequest) -> HttpResponse:
     places = methods.places()
     at = next((one for one in places if one.value == request.GET.get("at")), At())
+    if not at.value:
+        say_unknown(request, "at", what="place")
     span = range_of(request)
     routes = methods.routes(at, request.viewer, span)
     by_method = methods.by_method(routes, at)
-    route = next((one for one in routes if one.route == request.GET.get("route")), None)
-    method = request.GET.get("method", "")
-    by = "route" if request.GET.get("by") == "route" else "method"
-    cells = methods.cells(at, by, route.route if route else "")
-    reasons = methods.failures(at, method if method in Method.values else "", route.route if route else "")
-    known = limits.known_limits(request.viewer, route.route if route else "")
+    takes(request, "at", "route", "by", "method")
+    named = one_of(request, "route", [one.route for one in routes])
+    route = next((one for one in routes if one.route == named), None)
+    method = one_of(request, "method", Method.values)
+    by = one_of(request, "by", ("method", "route"), "method", "heat map by")
+    cells = methods.cells(at, by, named)
+    reasons = methods.failures(at, method, named)
+    known = limits.known_limits(request.viewer, named)
     shown = [route] if route else routes
     won = families.families(at, by)
     tables = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from catalog.models import Artifact, Implementation, Operator
 from catalog.people import audit
 from catalog.selectors import detail
 from catalog.selectors.predicted import related_to
-from catalog.selectors.reuse import OperatorReuse, lookups_of, reuse
+from catalog.selectors.reuse import lookups_of, reuse
 from catalog.timerange import RANGES
 from catalog.viewing import APPROVE, Viewer
 from dashboard.billing import selectors as billing
@@ -34,10 +34,12 @@ from dashboard.pages.operators.related import graph
 from dashboard.pages.operators.state import exploration_of, place_asked_for, state_part
 from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
+from dashboard.web.asked import one_of, say_unknown, takes
 from dashboard.web.charts import methods as method_charts
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS, Figure, called, shortened
+from dashboard.web.paging import asked_page
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in, refusals_said
 from dashboard.web.tables import Table, exported
@@ -46,7 +48,9 @@ from tuning.models import Exploration, Trial
 from tuning.rechecks.selectors import reported
 from tuning.statistics import benefit, sides
 
-TRIALS_SHOWN = 50
+TRIALS_SHOWN, SLICES_SHOWN = 50, 200
+CHANGES_READ = 200
+"""The latest of who was the best: those that a chart is drawn of."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class TrialsPage:
     page: Any
     statuses: list[tuple[str, int]]
     routes: list[str]
+    endings: Collection[tuple[str, str]]  # route, status
     status: str
     route: str
 
@@ -64,26 +69,27 @@ class TrialsPage:
 @require_safe
 def operator(request: ViewerRequest, key: str) -> HttpResponse:
     row = get_object_or_404(Operator, key=key)
+    takes(request, "at", "race", "implementation", "status", "route")
     viewer = request.viewer
-    places = detail.places(row, viewer.shown())
-    place = place_asked_for(request, places)
+    known = detail.ShownOperator(row, viewer.shown())
+    place = place_asked_for(request, known.places)
     span = range_of(request)
     used = reuse(row, viewer)
     following = related_to(row, viewer)
     slots = lookups_of(row, viewer, span) if used.lookups else []
     asked = any(slot.hits + slot.misses for slot in slots)
     context: dict[str, Any] = {
-        "operator": row, "graph": row.graph, "places": places, "place": place, "reuse": used, "range": span,
-        "ranges": list(RANGES), "methods": METHODS,
+        "operator": row, "graph": row.graph, "places": known.places, "place": place,
+        "reuse": used, "range": span, "ranges": list(RANGES), "methods": METHODS,
         "host": request.build_absolute_uri("/").rstrip("/"), "setting": _setting(place),
         "jobs_table": tables.jobs(used), "models_table": tables.models(used),
         "lookups_table": tables.lookups(slots),
-        "targets_table": tables.targets(detail.bests(row, viewer.shown()), place),
+        "targets_table": tables.targets(known.bests, place),
         "related_table": tables.related(following), "related_graph": graph(following),
         "withheld": billing.withheld_totals(viewer.owned(), *billing.days_of(span), row.pk),
         "reuse_chart": traffic_charts.hit_rate(slots, height=220) if asked else None,
     }  # fmt: skip
-    evidence = _evidence(request, row, place, viewer, used) if place is not None else {}
+    evidence = _evidence(request, known, place, viewer) if place is not None else {}
     context |= evidence
     every = [value for name, value in context.items() if name.endswith("_table")]
     if (answer := exported(request, *every)) is not None:
@@ -124,25 +130,27 @@ def _setting(place: detail.Place | None) -> Mapping[str, str]:
 
 
 def _evidence(
-    request: ViewerRequest, row: Operator, place: detail.Place, viewer: Viewer, used: OperatorReuse
+    request: ViewerRequest, known: detail.ShownOperator, place: detail.Place, viewer: Viewer
 ) -> dict[str, Any]:
     """What is known in one place."""
-    seen = viewer.shown()
-    made = detail.implementations(row, place, seen)
+    row, seen = known.operator, known.visible
+    made = known.implementations(place)
     best = next((one for one in made if one.rank == 0), None)
     side = sides.side_by_side(made)
     against = sides.against_best(made)
     terms = charging().terms_of(viewer.payer, [one.implementation for one in made])
-    key = {"operator": row, "target": place.target, "setting": place.setting}
-    explorations = Exploration.objects.filter(seen, **key)
     exploration = exploration_of(row, place, viewer)
-    raced = race.card(request, explorations)
-    points = history.leaders(row, place, seen)
-    found = history.events(row, place, seen, exploration.pk if exploration else None)
+    raced = race.card(request, Exploration.objects.filter(seen, place.filter, operator=row))
+    changes = detail.history(row, place, seen, CHANGES_READ)
+    points = history.leaders(changes, made)
+    found = history.events(changes, row, place, seen, exploration.pk if exploration else None)
     trials = _trials(request, exploration)
     default_route = best.measurement.default_route if best and best.measurement else ""
     default = default_name(default_route)
-    chosen = next((o for o in made if str(o.implementation.pk) == request.GET.get("implementation")), best)
+    chosen = next((o for o in made if str(o.implementation.pk) == request.GET.get("implementation")), None)
+    if chosen is None:
+        say_unknown(request, "implementation", " of this operator here")
+        chosen = best
     return {
         "made": made, "best": best, "chosen": chosen, "side": side, "terms": terms,
         "artifact": _artifact(best, terms),
@@ -151,12 +159,12 @@ def _evidence(
         "exploration": exploration, "trials": trials, "history": found,
         "race": raced, "race_table": tables.race(raced),
         "sides_table": tables.sides(side),
-        "implementations_table": tables.implementations(made, against, terms, chosen, side),
+        "implementations_table": tables.implementations(row, viewer, made, against, terms, chosen, side),
         "trials_table": _trials_table(trials, default_route),
         "best_table": tables.leaders(points), "history_table": tables.events(found),
         "best_chart": method_charts.best_over_time(points, timezone.now(), default) if points else None,
         "chart": _chart(made, default), "default": default,
-        **_worth(row, best, exploration, viewer),
+        **_worth(row, best, exploration, trials, viewer),
     }  # fmt: skip
 
 
@@ -168,38 +176,45 @@ def _artifact(best: detail.RankedImplementation | None, terms: Mapping[int, Term
 
 
 def _worth(
-    row: Operator, best: detail.RankedImplementation | None, exploration: Exploration | None, viewer: Viewer
+    row: Operator,
+    best: detail.RankedImplementation | None,
+    exploration: Exploration | None,
+    trials: TrialsPage | None,
+    viewer: Viewer,
 ) -> dict[str, Any]:
     """Would more tuning pay, and what the slices so far brought."""
-    if best is None or best.measurement is None or exploration is None:
+    if best is None or best.measurement is None or exploration is None or trials is None:
         return {}
     rate = benefit.calls_per_day(row, viewer)
-    slices = list(exploration.slices.order_by("-pk")[:200])
+    slices = list(exploration.slices.order_by("-pk"))
     return {
         "calls_per_day": rate,
-        "benefit": benefit.benefit(exploration, best.measurement.median_us, rate),
-        "slices_table": tables.slices(slices),
+        "benefit": benefit.benefit(exploration, best.measurement.median_us, rate, slices, trials.endings),
+        "slices_table": tables.slices(slices[:SLICES_SHOWN]),
     }
 
 
 def _trials(request: ViewerRequest, exploration: Exploration | None) -> TrialsPage | None:
     if exploration is None:
         return None
+    ended = exploration.trials.values_list("route", "status").annotate(n=Count("pk")).order_by()
+    every = {(route, status): n for route, status, n in ended}
     counts: Counter[str] = Counter()
-    routes: set[str] = set()
-    for status, route, n in (
-        exploration.trials.values_list("status", "route").annotate(n=Count("pk")).order_by()
-    ):
+    for (_, status), n in every.items():
         counts[status] += n
-        routes.add(route)
-    status, route = request.GET.get("status", ""), request.GET.get("route", "")
+    routes = sorted({route for route, _ in every})
+    status, route = one_of(request, "status", counts), one_of(request, "route", routes)
     rows = exploration.trials.defer("candidate").order_by("-pk")
-    if status in counts:
+    if status:
         rows = rows.filter(status=status)
-    if route in routes:
+    if route:
         rows = rows.filter(route=route)
-    page = Paginator(rows, TRIALS_SHOWN).get_page(request.GET.get("page"))
-    return TrialsPage(rows, page, counts.most_common(), sorted(routes), status, route)
+    pages = Paginator(rows, TRIALS_SHOWN)
+    pages.count = sum(  # counted already
+        n for (by, end), n in every.items() if route in ("", by) and status in ("", end)
+    )
+    page = asked_page(request, pages)
+    return TrialsPage(rows, page, counts.most_common(), routes, every.keys(), status, route)
 
 
 def _trials_table(trials: TrialsPage | None, default: str) -> Table:

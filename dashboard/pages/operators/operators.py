@@ -11,11 +11,11 @@ from django.http import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from catalog.models import Method, Target
+from catalog.models import Method, Operator, Target
 from catalog.selectors import listing
 from catalog.selectors.suggesting import suggestions
 from catalog.viewing import Viewer
-from dashboard.web.asked import check_names, one_of, sort_of
+from dashboard.web.asked import one_of, say_unknown, sort_of, takes, text_of, words_of
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, default_time, exports, operator_column, streamed
@@ -24,6 +24,10 @@ from dashboard.web.wording import compact, short_key
 MOST_EXPORTED = 100_000
 _BATCH = 500
 _FILTERS = ("q", "op_type", "dtype", "target", "status", "method")
+_NAMED = (
+    ("op_type", "operator type", Operator), ("dtype", "element type", Operator), ("target", "target", Target),
+)  # fmt: skip
+"""Filters that take what the catalogue has: what it is called, and where it stands."""
 
 
 def _short_key(row: listing.ListedOperator) -> str:
@@ -51,7 +55,7 @@ _COLUMNS = (
     *exports("hits", "misses"),
     Column("asked", "Lookups", "count", "lookups", css="spare", sort="asked", only="page"),
     Column("hit_rate", "Hit rate", "percent", css="spare", figure="hit_rate"),
-    Column("saved_us", "Time saved", "us", css="spare", sort="saved"),
+    Column("saved_us", "Time saved", "us", spare=True, sort="saved"),
     Column(
         "created_at", "First asked", "when", "operator.created_at", css="number muted spare", sort="recent"
     ),
@@ -105,10 +109,16 @@ def _table(rows: Sequence[listing.ListedOperator]) -> Table:
 
 def read_filters(request: ViewerRequest) -> listing.OperatorFilters:
     """What the URL asks for; what it cannot mean is said, and left out."""
-    check_names(request, *_FILTERS, "sort", "suggest")
-    asked = {name: request.GET.get(name, "").replace("\0", "").strip()[:200] for name in _FILTERS[:4]}
+    takes(request, *_FILTERS, "sort")
+    asked = {name: text_of(request, name) for name, *_ in _NAMED}
+    for name, what, rows in _NAMED:
+        column = "key" if rows is Target else name
+        if asked[name] and not rows.objects.filter(**{column: asked[name]}).exists():
+            say_unknown(request, name, what=what)
+            asked[name] = ""
     return listing.OperatorFilters(
         **asked,
+        q=words_of(request),
         status=one_of(request, "status", listing.STATUSES),
         method=one_of(request, "method", Method.values),
         sort=sort_of(request, listing.SORTS, "-saved"),

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from django.db.models import QuerySet
 
+from dashboard.web.asked import say_unknown
 from dashboard.web.charts.race import RatioAxis, RoundAxis, Whisker
 from dashboard.web.requests import ViewerRequest, number_in
 from tuning.explore.race.report import Entry
@@ -101,8 +102,10 @@ def card(request: ViewerRequest, explorations: QuerySet[Exploration]) -> RaceCar
     if not others:
         return None
     asked = number_in(request.GET.get("race", ""))
-    chosen = next((one for one in others if one.pk == asked), others[0])
-    return RaceCard(races.told(chosen), others)
+    chosen = next((one for one in others if one.pk == asked), None)
+    if chosen is None:
+        say_unknown(request, "race", " of this operator here")
+    return RaceCard(races.told(chosen or others[0]), others)
 
 
 def _in_order(entry: Entry) -> tuple[bool, bool, float, bool, int, float]:

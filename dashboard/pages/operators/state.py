@@ -18,6 +18,7 @@ from catalog.selectors import detail
 from catalog.selectors.reuse import OperatorReuse, reuse
 from catalog.viewing import Viewer
 from dashboard.pages.work.current_work import ACTIVE
+from dashboard.web.asked import say_unknown
 from dashboard.web.live import Part
 from dashboard.web.requests import ViewerRequest, number_in
 from tuning.models import Exploration
@@ -28,15 +29,18 @@ UNDECIDED = (MissState.WAITING, MissState.PROMOTED)
 
 def place_asked_for(request: ViewerRequest, places: Sequence[detail.Place]) -> detail.Place | None:
     """The one that the address names, else the first."""
-    return next((one for one in places if one.value == request.GET.get("at")), next(iter(places), None))
+    found = next((one for one in places if one.value == request.GET.get("at")), None)
+    if found is None:
+        say_unknown(request, "at", " of this operator", "place")
+    return found or next(iter(places), None)
 
 
 def exploration_of(row: Operator, place: detail.Place, viewer: Viewer) -> Exploration | None:
     """The first of those that the viewer may see."""
-    found = Exploration.objects.filter(
-        viewer.shown(), operator=row, target=place.target, setting=place.setting
-    )
-    return found.select_related("operator", "setting").order_by("pk").first()
+    found = Exploration.objects.filter(viewer.shown(), place.filter, operator=row).order_by("pk").first()
+    if found is not None:
+        found.operator, found.target, found.setting = row, place.target, place.setting
+    return found
 
 
 def state_part(
@@ -79,9 +83,10 @@ def state(request: ViewerRequest, key: str) -> HttpResponse:
     something, it is asked to load anew: there is nothing on it that somebody could be reading."""
     row = get_object_or_404(Operator, key=key)
     viewer = request.viewer
-    place = place_asked_for(request, detail.places(row, viewer.shown()))
+    known = detail.ShownOperator(row, viewer.shown())
+    place = place_asked_for(request, known.places)
     shown = number_in(request.GET.get("shown", "")) or 0
-    made = detail.implementations(row, place, viewer.shown()) if place else []
+    made = known.implementations(place) if place else []
     if made and not shown and any(one.rank == 0 for one in made):
         return HttpResponse(status=204, headers={"HX-Refresh": "true"})
     terms = charging().terms_of(viewer.payer, [one.implementation for one in made])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from catalog.charging import Terms
 from catalog.default_names import default_route_name
+from catalog.models import Operator
 from catalog.selectors.detail import Place, PlacedBest, RankedImplementation
 from catalog.selectors.predicted import RelatedOperator
 from catalog.selectors.reuse import OperatorReuse
 from catalog.selectors.traffic import LookupSlot
+from catalog.viewing import Viewer
+from dashboard.pages.operators import cells
+from dashboard.pages.operators.cells import MadeRow
 from dashboard.pages.operators.history import TimelineEntry
 from dashboard.pages.operators.race import RaceCard, RaceRow
 from dashboard.templatetags.tables import speedup
@@ -101,52 +104,40 @@ def _default_there(row: PlacedBest) -> str:
     return default_route_name(row.best.measurement.default_route)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """An implementation, how it compares with the best, and what it costs."""
-
-    made: RankedImplementation
-    against: Comparison | None
-    terms: Terms | None
-    chosen: bool  # its code is shown below
-    leads: bool = False  # the best of its method
-
-
-def _rank(row: _Row) -> int | None:
+def _rank(row: MadeRow) -> int | None:
     return None if row.made.rank is None else row.made.rank + 1
 
 
-def _environment(row: _Row) -> str:
+def _environment(row: MadeRow) -> str:
     return str(row.made.implementation.environment)
 
 
-def _verdict(row: _Row) -> str:
+def _verdict(row: MadeRow) -> str:
     if row.made.equal:
         return "equal"
     return row.against.verdict if row.against else "best" if row.made.rank == 0 else ""
 
 
-def _confidence(row: _Row) -> str:
+def _confidence(row: MadeRow) -> str:
     return share(row.against.confidence) if row.against else ""
 
 
-def _tier(row: _Row) -> str:
+def _tier(row: MadeRow) -> str:
     return row.made.measurement.tier if row.made.measurement else ""
 
 
 _IMPLEMENTATIONS = (
-    Column("rank", "Rank", part="operators/_rank.html", value=_rank, css="nowrap", label="", room_px=80),
+    Column("rank", "Rank", value=_rank, show=cells.rank, css="nowrap", label="", room_px=80),
     Column("route", "Route and versions", "method", f"{_I}.route", beside=f"{_I}.method", room_px=190),
     Column(
-        "label", "Variant", value=f"{_I}.label", part="operators/_variant.html", css="variant lead",
-        room_px=160,
+        "label", "Variant", value=f"{_I}.label", show=cells.variant, css="variant lead", room_px=160,
     ),
     Column("environment", "Versions", value=_environment, under="route", css="clip"),
     *_EVIDENCE,
     *exports("samples", of="made"),
     Column(
         "against_best", "Against the best", "ratio", "against.factor", "comparison",
-        part="operators/_against.html", css="nowrap", room_px=97,
+        show=cells.against, css="nowrap", room_px=97,
     ),
     *exports(against_low="against.low", against_high="against.high"),
     *exports(verdict=_verdict, confidence=_confidence),
@@ -154,8 +145,8 @@ _IMPLEMENTATIONS = (
     Column("tolerance", "Tolerance", "scientific", f"{_M}.tolerance", under="max_error", say="of {}"),
     *exports("prepare_us", "prepare_bytes", of=_M),
     Column(
-        "artifact", "Artifact", value=f"{_I}.artifact.sha256", part="operators/_artifact.html",
-        css="nowrap spare", room_px=96,
+        "artifact", "Artifact", value=f"{_I}.artifact.sha256", show=cells.artifact, css="nowrap spare",
+        room_px=96,
     ),
     *exports("kind", of=f"{_I}.artifact"),
     *exports(tier=_tier),
@@ -164,11 +155,13 @@ _IMPLEMENTATIONS = (
         "measured_at", "Measured", "when", f"{_M}.created_at", css="number muted spare nowrap", room_px=104,
     ),
     *exports(price=lambda row: row.terms.sentence if row.terms else "", implementation=f"{_I}.pk"),
-    Column("code", "Code", "actions", part="operators/_code_link.html", only="page", css="end"),
+    Column("code", "Code", "actions", show=cells.code, only="page", css="end"),
 )  # fmt: skip
 
 
 def implementations(
+    operator: Operator,
+    viewer: Viewer,
     made: Sequence[RankedImplementation],
     against: Mapping[int, Comparison],
     terms: Mapping[int, Terms],
@@ -178,7 +171,9 @@ def implementations(
     leading = {side.made.implementation.pk for side in of.sides}
     keys = [one.implementation.pk for one in made]
     rows = [
-        _Row(one, against.get(pk), terms.get(pk), one is chosen, pk in leading)
+        MadeRow(
+            one, against.get(pk), terms.get(pk), operator.key, viewer.may_bill, one is chosen, pk in leading
+        )
         for one, pk in zip(made, keys, strict=True)
     ]
     return Table(

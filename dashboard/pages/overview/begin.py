@@ -19,6 +19,7 @@ from dashboard.pages.work.current_work import troubles_shown
 from dashboard.web.live import Part
 from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
+from tuning.statistics.workers import fleet
 
 KEY_NAME = "First lookup"
 
@@ -52,7 +53,7 @@ def make_key(request: ViewerRequest) -> HttpResponse:
 def begin_page(request: ViewerRequest, made: str = "", wrong: str = "", status: int = 200) -> HttpResponse:
     """``made``: a new key's text, which is kept nowhere."""
     context = {
-        **troubles_shown(request.viewer),
+        **troubles_shown(request.viewer, fleet()),
         "live": _live(request).html,
         "host": request.build_absolute_uri("/").rstrip("/"),
         "place": place_of(request),

@@ -11,11 +11,12 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Model
 from catalog.selectors import jobs, listing
+from catalog.viewing import ADMINISTER, BILL
+from dashboard.web.asked import takes, text_of
 from dashboard.web.menu import MenuEntry, entries_for
 from dashboard.web.paging import answer_of
 from dashboard.web.requests import ViewerRequest
 from tuning.kernels import selectors as kernels
-from tuning.kernels import services
 
 MOST_OF_EACH = 6
 _SUBMIT = MenuEntry("kernel-submit", "upload", "Submit a kernel", "new hand-written")
@@ -36,7 +37,8 @@ class FoundPage:
 
 @require_safe
 def find(request: ViewerRequest) -> HttpResponse:
-    q = request.GET.get("q", "").replace("\0", "").strip()[:200]
+    takes(request, "q")
+    q = text_of(request)
     context = {"q": q, "findings": list(_found(request, q))}
     return answer_of(request, "overview/find.html", "overview/_found.html", context)
 
@@ -66,8 +68,8 @@ def _found(request: ViewerRequest, q: str) -> Iterator[FoundPage]:
 
 def _actions(request: ViewerRequest) -> Sequence[MenuEntry]:
     viewer, found = request.viewer, [_MODEL]
-    if not services.may_submit(request.user) and (viewer.may_operate or viewer.may_approve):  # type: ignore[arg-type]
+    if viewer.submits_for is not None or viewer.may(ADMINISTER):
         found.append(_SUBMIT)
-    if viewer.sees_all and viewer.may("bill"):
+    if viewer.sees_all and viewer.may(BILL):
         found.append(_PRICE)
     return found

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from catalog.models import Operator, Organisation
+from catalog.models import STANDINGS, TRAFFIC, Operator, Rollup
 from catalog.selectors import statistics
 from catalog.selectors.changed import changed_since
 from catalog.selectors.statistics_operators import top
@@ -24,16 +24,18 @@ from dashboard.pages.overview.marks import marks_within
 from dashboard.pages.overview.steps import open_steps
 from dashboard.pages.work import current_work
 from dashboard.pages.work.current_work import troubles_shown
-from dashboard.pages.work.tables import workers_table
+from dashboard.pages.work.workers import fleet_said, workers_table
 from dashboard.web import wording
-from dashboard.web.asked import check_names, one_of
+from dashboard.web.asked import one_of, say_unknown, takes
 from dashboard.web.charts import traffic as traffic_charts
 from dashboard.web.charts.drawing import METHODS, marked
 from dashboard.web.live import Part
+from dashboard.web.organisations import every_organisation
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest, number_in
 from dashboard.web.tables import exported
 from tuning.statistics import collecting, paid_back, waiting
+from tuning.statistics.queues import WorkNow
 from tuning.statistics.workers import workers
 
 _REASONS = 8
@@ -43,15 +45,15 @@ CHANGES_SHOWN = 6
 @require_safe
 def overview(request: ViewerRequest) -> HttpResponse:
     viewer = looked_at(request)
-    if not Operator.objects.exists():
-        return begin_page(request)
-    check_names(request, "by")
     began = statistics.began(viewer)
+    if began is None and not Operator.objects.exists():
+        return begin_page(request)
+    takes(request, "by")
     chosen = chosen_range(request, began)
     slots = statistics.slots(viewer, chosen)
-    paid, spent = paid_back.both(viewer, chosen)
-    catalogue = statistics.catalogue(viewer)
-    reuse, rolled_up_at = statistics.reuse_and_age(viewer)
+    noted = Rollup.noted(STANDINGS, TRAFFIC, paid_back.NAME)
+    paid, spent = paid_back.both(viewer, chosen, noted)
+    catalogue = statistics.catalogue(viewer, noted)
     shown = {
         "traffic_table": tables.traffic(slots),
         "saved_table": tables.saved(slots, spent),
@@ -62,10 +64,12 @@ def overview(request: ViewerRequest) -> HttpResponse:
     }
     if (answer := exported(request, *shown.values())) is not None:
         return answer
-    by = one_of(request, "by", traffic_charts.COUNTED, "lookups")
+    by = one_of(request, "by", traffic_charts.COUNTED, "lookups", "way to count")
     total = statistics.total(slots)
-    now, state = timezone.now(), waiting.waiting(request.viewer)
-    wrong = troubles_shown(viewer)
+    now = timezone.now()
+    work = WorkNow(request.viewer.shown(), now)
+    state = waiting.waiting(work)
+    wrong = troubles_shown(viewer, work.fleet)
     alarms, marks = wrong["alarms"], marks_within(chosen)
     withheld = billing.withheld_totals(viewer.owned(), *billing.days_of(chosen))
     context = shown | {
@@ -79,6 +83,8 @@ def overview(request: ViewerRequest) -> HttpResponse:
                 alarms.failing,
                 alarms.disturbed,
                 wrong["alerts_firing"],
+                wrong["alerts_taken"],
+                work.pauses,
             )
         ),
         "changed": changed_since(viewer.shown(), now - timedelta(hours=24)),
@@ -91,12 +97,12 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "catalogue": catalogue,
         "win_shares": {name: n / max(catalogue.wins.values()) for name, n in catalogue.wins.items()},
         "methods": METHODS,
-        "reuse": reuse,
+        "reuse": statistics.reuse(viewer, noted),
         "jobs": statistics.jobs_served(viewer),
         "paid": paid,
         "chosen": chosen,
         "ranges": list(RANGES),
-        "organisations": list(Organisation.objects.order_by("name").values_list("pk", "name"))
+        "organisations": [(one.number, one.name) for one in every_organisation(request)]
         if viewer.sees_all
         else [],
         "focus": viewer.focus,
@@ -107,8 +113,9 @@ def overview(request: ViewerRequest) -> HttpResponse:
         "waits": current_work.waits(viewer.shown()),
         "money": _money(viewer, chosen),
         "withheld": withheld,
-        "rolled_up_at": rolled_up_at,
-        "live": _live(request, state).html,
+        "rolled_up_at": noted[TRAFFIC].made_at if TRAFFIC in noted else None,
+        "pauses": work.pauses,
+        "live": _live(request, work, state).html,
         **wrong,
     }
     return render(request, "overview/overview.html", context)
@@ -117,13 +124,19 @@ def overview(request: ViewerRequest) -> HttpResponse:
 @require_safe
 def live(request: ViewerRequest) -> HttpResponse:
     """The parts that move: asked for again every few seconds."""
-    return _live(request, waiting.waiting(request.viewer)).response()
+    work = WorkNow(request.viewer.shown(), timezone.now())
+    return _live(request, work, waiting.waiting(work)).response()
 
 
 def looked_at(request: ViewerRequest) -> Viewer:
     """Who looks; with ``?org=<id>`` at one organisation, where that is open to them."""
-    number = number_in(request.GET.get("org", ""))
-    return request.viewer if number is None else request.viewer.focused(number)
+    viewer, number = request.viewer, number_in(request.GET.get("org", ""))
+    if number is not None:
+        known = viewer.sees_all and any(one.number == number for one in every_organisation(request))
+        if known or number in viewer.roles:
+            return viewer.focused(number)
+    say_unknown(request, "org", what="organisation")
+    return viewer
 
 
 def chosen_range(request: ViewerRequest, began: datetime | None) -> TimeRange:
@@ -147,20 +160,20 @@ def _money(viewer: Viewer, chosen: TimeRange) -> dict[str, Any] | None:
     }
 
 
-def _live(request: ViewerRequest, state: waiting.Waiting) -> Part:
-    viewer = request.viewer
-    seen, now = viewer.shown(), timezone.now()
-    rows = workers()
+def _live(request: ViewerRequest, work: WorkNow, state: waiting.Waiting) -> Part:
+    seen = work.visible
+    rows = workers(work.fleet)
     silent = [one for one in rows if one.state == "silent"]
     context = {
         "waiting": state,
-        "oldest_s": state.oldest_s(now),
-        "queues": current_work.queues(seen),
-        "explored_today": current_work.finished_since(seen, now - timedelta(hours=24)),
+        "oldest_s": state.oldest_s(work.now),
+        "queues": current_work.queues(work.lanes),
+        "explored_today": current_work.finished_since(seen, work.now - timedelta(hours=24)),
         "reasons": collecting.reasons(seen, _REASONS),
         "recent": current_work.recent(seen),
-        "workers_table": workers_table([one for one in rows if one not in silent], measured=False),
-        "silent_workers": workers_table(silent, measured=False),
-        "pauses": current_work.pauses(),
+        "workers_table": workers_table([one for one in rows if one not in silent], request, measured=False),
+        "fleet_said": fleet_said(work.fleet, len(rows)),
+        "silent_workers": workers_table(silent, request, measured=False),
+        "pauses": work.pauses,
     }
     return Part(request, "overview/_overview_live.html", context, path=reverse("overview-live"), every_s=3)

@@ -14,7 +14,8 @@ from catalog.models import AuditEntry
 from catalog.people import audited
 from catalog.timerange import RANGES
 from catalog.viewing import ADMINISTER
-from dashboard.web.asked import check_names
+from dashboard.web.asked import takes, text_of
+from dashboard.web.paging import asked_page
 from dashboard.web.ranges import range_of
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported, read
@@ -44,13 +45,11 @@ def audit_log(request: ViewerRequest) -> HttpResponse:
     viewer = request.viewer
     if not (viewer.may(ADMINISTER) or any(ADMINISTER in allowed for allowed in viewer.roles.values())):
         raise PermissionDenied("Only administrators see the audit log.")
-    check_names(request, "actor", "action")
+    takes(request, "actor", "action")
     during = range_of(request, "7d")
-    actor, action = (
-        request.GET.get(name, "").strip()[:100].replace("\0", "") for name in ("actor", "action")
-    )
+    actor, action = (text_of(request, name, 100) for name in ("actor", "action"))
     rows = audited.narrowed(audited.entries(viewer), actor=actor, action=action, during=during)
-    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
+    page = asked_page(request, Paginator(rows, PAGE_SIZE))
     every = rows[:EXPORTED].iterator() if "export" in request.GET else None
     table = Table(
         "audit",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from catalog.conf import conf
 from catalog.viewing import Viewer
-from dashboard.notifications.alerts.selectors import alarms, firing
+from dashboard.notifications.alerts.selectors import SeenAlarms, alarms, open_alerts
 from dashboard.run import troubles
 from tuning import models
 from tuning.priority import Priority
-from tuning.statistics.alarms import Alarms
-from tuning.statistics.workers import silent_targets
+from tuning.statistics.queues import Lane
+from tuning.statistics.workers import Fleet, silent_targets
 
 ACTIVE = (models.State.RUNNING, models.State.QUEUED, models.State.PAUSED)
 
@@ -44,31 +47,25 @@ class Waits:
     p95_s: float | None
 
 
-def queues(visible: Q) -> list[Queue]:
+def queues(lanes: Iterable[Lane]) -> list[Queue]:
     """One entry per stage, in the order in which they run."""
-    found = models.Exploration.objects.filter(visible, state__in=ACTIVE)
-    counted = {
-        (row["stage"], row["priority"], row["state"]): row["n"]
-        for row in found.values("stage", "priority", "state").annotate(n=Count("pk")).order_by()
-    }
+    by_stage: dict[int, list[Lane]] = defaultdict(list)
+    for lane in lanes:
+        by_stage[lane.stage].append(lane)
+    return [_queue(stage, by_stage[stage]) for stage in models.Stage]
 
-    def total(stage: int, state: str, priority: int | None = None) -> int:
-        return sum(
-            n
-            for (its_stage, its_priority, its_state), n in counted.items()
-            if its_stage == stage and its_state == state and priority in (None, its_priority)
-        )
 
-    return [
-        Queue(
-            stage=stage.value,
-            name=str(stage.label),
-            by_priority=tuple(total(stage, models.State.QUEUED, priority) for priority in Priority),
-            running=total(stage, models.State.RUNNING),
-            paused=total(stage, models.State.PAUSED),
-        )
-        for stage in models.Stage
-    ]
+def _queue(stage: models.Stage, lanes: Sequence[Lane]) -> Queue:
+    queued = Counter[int]()
+    for lane in lanes:
+        queued[lane.priority] += lane.queued
+    return Queue(
+        stage=stage.value,
+        name=str(stage.label),
+        by_priority=tuple(queued[priority] for priority in Priority),
+        running=sum(lane.running for lane in lanes),
+        paused=sum(lane.paused for lane in lanes),
+    )
 
 
 def explorations(visible: Q) -> QuerySet[models.Exploration]:
@@ -105,18 +102,17 @@ def waits(visible: Q, latest: int = 500) -> Waits:
     return Waits(len(seconds), seconds[round(last * 0.5)], seconds[round(last * 0.95)])
 
 
-def pauses() -> list[models.Pause]:
-    return list(models.Pause.objects.order_by("capability"))
-
-
-def troubles_shown(viewer: Viewer) -> dict[str, Any]:
+def troubles_shown(viewer: Viewer, of: Fleet) -> dict[str, Any]:
     """Targets that nobody works for any more; for who runs the service also routes that always fail,
     disturbed machines, and what happened to the processes of this one."""
     own = troubles.read(conf().home / "run") if viewer.sees_all else []
-    wrong = alarms() if viewer.sees_all else Alarms()
+    yesterday = timezone.now() - timedelta(hours=24)
+    wrong = alarms(yesterday) if viewer.sees_all else SeenAlarms()
+    alerts = open_alerts(viewer)
     return {
-        "silent": silent_targets(),
+        "silent": silent_targets(of),
         "troubles": own,
         "alarms": wrong,
-        "alerts_firing": firing(viewer),
+        "alerts_firing": alerts.firing,
+        "alerts_taken": alerts.taken,
     }

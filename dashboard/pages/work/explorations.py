@@ -17,7 +17,7 @@ from dashboard.pages.work import current_work, operations, tables
 from dashboard.pages.work.progress import first_result_s, progress, steps
 from dashboard.pages.work.trials import trials_table
 from dashboard.web import wording
-from dashboard.web.asked import check_names, one_of, sort_of
+from dashboard.web.asked import one_of, sort_of, takes, words_of
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts import work as work_charts
 from dashboard.web.charts.drawing import METHODS, Figure, called
@@ -179,9 +179,9 @@ def _chart(trials: list[Trial], default: str) -> Figure:
 
 
 def _read_filters(request: ViewerRequest) -> ExplorationFilters:
-    check_names(request, "q", "state", "stage", "priority", "sort")
+    takes(request, "q", "state", "stage", "priority", "sort")
     return ExplorationFilters(
-        q=request.GET.get("q", "").strip()[:200],
+        q=words_of(request),
         state=one_of(request, "state", [*State.values, "active"]),
         stage=one_of(request, "stage", [str(value) for value in Stage.values]),
         priority=one_of(request, "priority", [str(value) for value, _ in PRIORITIES]),

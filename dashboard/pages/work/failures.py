@@ -11,7 +11,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import Unknown
-from dashboard.web.asked import check_names, one_of, sort_of
+from dashboard.web.asked import one_of, sort_of, takes, text_of
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.requests import ViewerRequest, refusals_said
 from dashboard.web.tables import Column, Table, exported, exports, operator_column, page
@@ -66,9 +66,9 @@ _PLACES = (
 @require_safe
 def failures(request: ViewerRequest) -> HttpResponse:
     """Every cause, the latest seen first."""
-    check_names(request, "q", "status", "sort")
+    takes(request, "q", "status", "sort")
     asked = FailureFilters(
-        q=request.GET.get("q", "").replace("\0", "").strip()[:200],
+        q=text_of(request),
         status=one_of(request, "status", selectors.STATUSES),
         sort=sort_of(request, selectors.SORTS, "-last"),
     )

@@ -50,7 +50,7 @@ def steps(row: Exploration) -> list[dict[str, str]]:
         elif row.state == State.RUNNING:
             state, text = "running", row.doing or "running"
         elif row.state in (State.DEAD, State.UNSUPPORTED, State.DISCARDED):
-            state, text = "stopped", row.state
+            state, text = "stopped", wording.state(row.state)
         else:
             state, text = "later", row.state
         if stage == Stage.FIRST and row.first_result_at is not None:

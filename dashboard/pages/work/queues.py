@@ -11,9 +11,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalog.models import MissState
-from catalog.viewing import Viewer
 from dashboard.pages.work import current_work, tables
-from dashboard.web.asked import check_names, one_of
+from dashboard.pages.work.workers import fleet_said, workers_table
+from dashboard.web.asked import one_of, takes, words_of
 from dashboard.web.charts import work as work_charts
 from dashboard.web.live import Part
 from dashboard.web.paging import answer_of, exportable, page_of
@@ -36,12 +36,13 @@ REASONS_SHOWN = 30
 def queues_page(request: ViewerRequest) -> HttpResponse:
     """Explore queues, workers, throughput, the collect queue's reasons, dead letters."""
     viewer = request.viewer
-    visible, now = viewer.shown(), timezone.now()
-    live = _moving(viewer)
+    visible = viewer.shown()
+    work = queues.WorkNow(visible, timezone.now())
+    live = _moving(request, work)
     part = Part(request, "work/_queues_live.html", live, path=reverse("queues"), every_s=4)
     if "seen" in request.GET:
         return part.response()
-    slots = queues.throughput(visible, now)
+    slots = queues.throughput(work)
     dead = queues.dead_letters(visible)
     made = {
         "throughput": tables.throughput_table(slots),
@@ -58,6 +59,7 @@ def queues_page(request: ViewerRequest) -> HttpResponse:
         return answer
     context = made | {
         "live": part.html,
+        "alerts_firing": live["alerts_firing"],
         "chart": work_charts.throughput(slots)
         if any(slot.ended or slot.first_results for slot in slots)
         else None,
@@ -66,12 +68,12 @@ def queues_page(request: ViewerRequest) -> HttpResponse:
     return render(request, "work/queues.html", context)
 
 
-def _moving(viewer: Viewer) -> dict[str, Any]:
+def _moving(request: ViewerRequest, work: queues.WorkNow) -> dict[str, Any]:
     """What changes while one looks."""
-    visible, pace = viewer.shown(), lately(PAGES_S)
-    lines = queues.capability_queues(visible, pace, timezone.now())
+    viewer, pace = request.viewer, lately(PAGES_S)
+    lines = queues.capability_queues(work, pace)
     lanes = [lane for line in lines for lane in line.lanes]
-    alive = workers(rates=pace, visible=visible)
+    rows = workers(work.fleet, pace, work.held)
     drains = [line.drain_s for line in lines if line.queued]
     known = [seconds for seconds in drains if seconds is not None]
     return {
@@ -79,9 +81,10 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
             sorted(lanes, key=lambda lane: (lane.stage, lane.priority, lane.capability))
         ),
         "capabilities_table": tables.capabilities_table(lines, viewer.may_operate),
-        "workers_table": tables.workers_table(alive),
-        "pauses": current_work.pauses(),
-        **current_work.troubles_shown(viewer),
+        "workers_table": workers_table(rows, request),
+        "fleet_said": fleet_said(work.fleet, len(rows)),
+        "pauses": work.pauses,
+        **current_work.troubles_shown(viewer, work.fleet),
         "queued": sum(line.queued for line in lines),
         "running_now": sum(line.running for line in lines),
         "oldest_at": min((line.oldest_at for line in lines if line.oldest_at), default=None),
@@ -89,7 +92,7 @@ def _moving(viewer: Viewer) -> dict[str, Any]:
         "ended_last_hour": sum(line.ended_last_hour for line in lines),
         "ended_last_day": sum(line.ended_last_day for line in lines),
         "drain_s": max(known) if known and len(known) == len(drains) else (None if drains else 0.0),
-        "alive": sum(row.state == "alive" for row in alive),
+        "alive": len(work.fleet.living),
     }
 
 
@@ -98,10 +101,12 @@ def collect(request: ViewerRequest) -> HttpResponse:
     """The collect queue: misses that nobody explores now, filtered by state, reason and words."""
     viewer = request.viewer
     visible = viewer.shown()
-    check_names(request, "state", "reason", "q")
+    takes(request, "state", "reason", "q")
     state = one_of(request, "state", collecting.IDLE)
-    reason, q = request.GET.get("reason", "")[:500], request.GET.get("q", "").strip()[:200]
-    found = collecting.misses(visible, state, reason.replace("\0", ""), q.replace("\0", ""))
+    reasons = [row.reason or collecting.UNDECIDED for row in collecting.reasons(visible)]
+    reason = one_of(request, "reason", reasons)
+    q = words_of(request)
+    found = collecting.misses(visible, state, reason, q)
     page = page_of(request, found)
     exports = "export" in request.GET
     rows = collecting.with_worth(list(exportable(found) if exports else page.object_list))
@@ -117,7 +122,7 @@ def collect(request: ViewerRequest) -> HttpResponse:
         "q": q,
         "narrowed": bool(state or reason or q),
         "states": [value for value in MissState if value in collecting.IDLE],
-        "reasons": [row.reason or collecting.UNDECIDED for row in collecting.reasons(visible, REASONS_SHOWN)],
+        "reasons": [one for n, one in enumerate(reasons) if n < REASONS_SHOWN or one == reason],
         "priorities": PRIORITIES,
         "table": table,
     }

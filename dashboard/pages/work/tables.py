@@ -19,7 +19,6 @@ from tuning.statistics.collecting import MissRow, ReasonRow
 from tuning.statistics.eta import Eta
 from tuning.statistics.queues import CapabilityQueue, HourSlot, Lane
 from tuning.statistics.shares import OrganisationShare
-from tuning.statistics.workers import WorkerRow
 
 
 def explorations_table(
@@ -86,7 +85,7 @@ def _of_lane(lane: Lane) -> str:
 
 
 _LANES = (
-    Column("capability", "Capability"),
+    Column("capability", "Hardware"),
     Column("stage", "Stage", value="stage_name"),
     Column("priority", "Priority", value="priority_name", link=_of_lane),
     Column("queued", "Queued", "count", figure="queue_depth"),
@@ -117,7 +116,7 @@ def _ended(row: CapabilityQueue) -> str:
 
 
 _CAPABILITIES = (
-    Column("capability", "Capability", "head", show=_capability, css="lead"),
+    Column("capability", "Hardware", "head", show=_capability, css="lead"),
     Column(
         "workers",
         "Workers",
@@ -157,7 +156,7 @@ _PAUSE = Column("pause", "Actions", "actions", part="work/_pause.html", only="pa
 def capabilities_table(rows: Sequence[CapabilityQueue], may_operate: bool) -> Table:
     """The same by capability."""
     columns = (*_CAPABILITIES, _PAUSE) if may_operate else _CAPABILITIES
-    return Table("capabilities", "By capability", columns, rows, css="stacks")
+    return Table("capabilities", "By hardware", columns, rows, css="stacks")
 
 
 _SHARES = (
@@ -196,99 +195,6 @@ def throughput_table(slots: Sequence[HourSlot]) -> Table:
     """What ended hour by hour, the latest first; hours without anything only in the export."""
     shown = [slot for slot in reversed(slots) if slot.ended or slot.first_results]
     return Table("throughput", "Throughput", _THROUGHPUT, shown, "Nothing ended in this time.", slots)
-
-
-def _host(row: WorkerRow) -> str:
-    return f"{row.worker.host}, process {row.worker.pid}"
-
-
-def _target(row: WorkerRow) -> str:
-    return format_html('<span title="{}">{}</span>', row.worker.target.key, row.worker.target.capability)
-
-
-def _device(row: WorkerRow) -> str:
-    """``cuda:0, NVIDIA H100 80GB HBM3``; empty where the worker serves the processor."""
-    product = row.worker.target.description.get("product", "")
-    return ", ".join(part for part in (row.worker.device, product) if part) if row.worker.device else ""
-
-
-def _now(row: WorkerRow, name: str) -> Any:
-    return row.worker.device_state.get(name)
-
-
-def _video_memory(row: WorkerRow) -> str:
-    if not row.worker.device_memory_bytes:
-        return ""
-    used, total = _now(row, "used_bytes"), wording.quantity(row.worker.device_memory_bytes, "B")
-    return f"{wording.quantity(used, 'B')} of {total}" if used is not None else total
-
-
-def _clocks(row: WorkerRow) -> str:
-    """What the device said at the worker's last sign of life."""
-    state = row.worker.device_state
-    if "sm_mhz" not in state:
-        return str(state.get("why_not", ""))
-    said = f"{state['sm_mhz']} MHz, {state['temperature_c']} °C"
-    return "; ".join([said, *state.get("slowed", ())])
-
-
-def _free_in(row: WorkerRow) -> str | None:
-    if not row.free_in_s:
-        return "now" if row.free_in_s == 0 else None
-    return wording.duration_s(row.free_in_s)
-
-
-def _routes(row: WorkerRow) -> str:
-    return " ".join(name for name, _ in row.available)
-
-
-def _unavailable(row: WorkerRow) -> str:
-    return "; ".join(f"{name}: {facts.get('reason', '')}" for name, facts in row.unavailable)
-
-
-def _sandbox(row: WorkerRow) -> str:
-    return wording.sandbox(row.worker.tier)
-
-
-def _warm(row: WorkerRow) -> str:
-    return "compilers warm" if row.worker.warm else "warming up" if row.state == "alive" else ""
-
-
-_WORKERS = (
-    Column("name", "Worker", "head", "worker.name", css="lead"),
-    Column("host", "Host", value="worker.host", show=_host, under="name"),
-    Column("state", "State", "badge"),
-    Column("capability", "Target", value="worker.target.capability", show=_target, label=""),
-    Column("device", "Device", value=_device, under="capability"),
-    Column("device_memory", "Its memory", value=_video_memory, under="capability", say="{} of memory"),
-    Column("clocks", "Its clocks", value=_clocks, under="capability", figure="device_clocks"),
-    *exports("device_memory_bytes", of="worker"),
-    *exports(
-        device_used_bytes=lambda row: _now(row, "used_bytes"),
-        sm_mhz=lambda row: _now(row, "sm_mhz"),
-        memory_mhz=lambda row: _now(row, "memory_mhz"),
-        temperature_c=lambda row: _now(row, "temperature_c"),
-    ),
-    Column("tier", "Sandbox", value="worker.tier", show=_sandbox),
-    Column("memory_bytes", "Memory", "bytes", "worker.memory_bytes", say="{} memory", under="tier"),
-    Column("warm", "Compilers", value=_warm, under="tier", only="page"),
-    Column("doing", "Doing", value="worker.doing", part="work/_doing.html", css="wide-text", label=""),
-    *exports(holds=lambda row: " ".join(str(held.id) for held in row.holds)),
-    Column("free_in_s", "Takes the next in", "seconds", show=_free_in, figure="worker_wait", label="Next in"),
-    Column("slices_per_hour", "Capacity", "count", "per_hour", say="{}/h", figure="worker_capacity"),
-    Column(
-        "slices_last_hour", "", "count", "ended_last_hour", say="{} in the last hour", under="slices_per_hour"
-    ),
-    Column("routes", "Routes", value=_routes, part="work/_routes.html", css="routes", label=""),
-    *exports(unavailable=_unavailable),
-    Column("last_seen_at", "Heard", "when", "worker.last_seen_at", say="heard {}", under="state"),
-)
-
-
-def workers_table(rows: Sequence[WorkerRow], measured: bool = True) -> Table:
-    """``measured``: with what each gets done."""
-    columns = [one for one in _WORKERS if measured or not one.key.startswith(("slices_", "free_in"))]
-    return Table("workers", "Workers", columns, rows, css="stacks")
 
 
 def reasons_table(rows: Sequence[ReasonRow], undecided: str) -> Table:
@@ -340,7 +246,7 @@ def _miss_key(row: MissRow) -> str:
 
 
 def _why(row: MissRow) -> str:
-    return row.miss.reason or "Not decided yet: the decider looks at it next."
+    return row.miss.reason or "Not decided yet: that comes next."
 
 
 def _setting(row: MissRow) -> str:
@@ -370,7 +276,7 @@ def _last_line(row: Exploration) -> str:
 
 _DEAD = (
     Column("summary", "Operator", value="operator.summary", link=page("exploration")),
-    Column("capability", "Capability"),
+    Column("capability", "Hardware"),
     Column("tries", "Tries", "count"),
     Column("last_line", "Error", value=_last_line),
     Column("finished_at", "Given up", "when"),

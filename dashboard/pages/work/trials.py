@@ -8,7 +8,9 @@ from django.utils.html import format_html
 
 from dashboard.templatetags.tables import speedup
 from dashboard.web import wording
+from dashboard.web.markup import filled
 from dashboard.web.tables import Column, Table, default_time, exports
+from tuning.measure.outcome import COPIES
 from tuning.models import Trial
 
 
@@ -31,8 +33,13 @@ def trials_table(
         Column("median_us", "As its race saw it", "us", spare=True, css="muted", room_px=106),
         *default_time("", _default_us, lambda _: default),
         *exports("max_error", "tolerance", "build_s"),
-        Column("happened", "What happened", part="work/_trial_detail.html", css="reason lead", only="page"),
+        Column("happened", "What happened", show=_happened, css="reason lead", only="page"),
         Column("took_s", "Took", "seconds"),
+        Column("copies", "Copies", value=_copies, under="took_s", only="page"),
+        *exports(
+            upload_us=lambda row: row.device.get("upload_us"),
+            download_us=lambda row: row.device.get("download_us"),
+        ),
         *exports("tier", "worker"),
         Column("created_at" if whole else "ended_at", "When", "when", "created_at", css="number muted spare"),
         *exports("log_tail"),
@@ -42,8 +49,28 @@ def trials_table(
     return Table("trials", "Trials", columns, rows, every=every, css="stacks", box_css="tall")
 
 
+def _happened(trial: Trial) -> str:
+    """What became of it in words, and the end of its log, folded."""
+    said = wording.shortened(trial.detail, 300)
+    if not said and trial.max_error is not None:
+        error, tolerance = wording.scientific(trial.max_error), wording.scientific(trial.tolerance)
+        said = f"error {error} of {tolerance}"
+    if not trial.log_tail:
+        return said
+    words = '<details class="more"><summary>Its last words</summary><pre class="log">{}</pre></details>'
+    return filled(f"{{}} {words}", said, trial.log_tail)
+
+
 def _stage(trial: Trial) -> str:
     return str(trial.get_stage_display())
+
+
+def _copies(trial: Trial) -> str:
+    """Of who ran on a device; no run contains them."""
+    spent = [trial.device.get(name) for name in COPIES]
+    if None in spent:
+        return ""
+    return "copies: {} in, {} out".format(*map(wording.duration_us, spent))
 
 
 def _default_us(trial: Trial) -> float | None:

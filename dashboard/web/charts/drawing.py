@@ -45,7 +45,7 @@ def ratio_ticks(values: Sequence[float]) -> dict[str, Any]:
     if high < low * 1.01:
         low, high = low * 0.98, high * 1.02
     if high / low <= _CLOSE:
-        step = _round_step((high - low) / 4)
+        step = round_step((high - low) / 4)
         ticks = [number * step for number in range(math.floor(low / step), math.ceil(high / step) + 1)]
     else:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -55,7 +55,7 @@ def ratio_ticks(values: Sequence[float]) -> dict[str, Any]:
     return {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:.6g}×" for tick in ticks]}
 
 
-def _round_step(least: float) -> float:
+def round_step(least: float) -> float:
     """1, 2 or 5 times a power of ten, and no less than this."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(first * power for first in (1, 2, 5, 10) if first * power >= least * 0.999)

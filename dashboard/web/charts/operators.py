@@ -60,8 +60,9 @@ def ratios(dots: Sequence[Dot], default: str) -> Figure:
         for method in METHODS
         if (mine := [(row, dot) for row, dot in numbered if dot.method == method])
     ]
-    layout = new_layout(max(34 * len(dots) + 74, 150))
-    title = f"speed over the {default}"
+    layout = new_layout(max(34 * len(dots) + 90, 166))
+    layout["margin"]["b"] += 16
+    title = f"speed over the {default.replace(' (', '<br>(')}"  # in one line a telephone would cut it off
     layout["xaxis"] |= {"title": axis_title(title), "rangemode": "tozero", "ticksuffix": "×"}
     if dots and max(dot.value for dot in dots) > _FAR_APART * min(dot.value for dot in dots):
         layout["xaxis"] |= {"type": "log", "title": axis_title(f"{title} (logarithmic)")}

@@ -90,12 +90,12 @@ def tuning_gains(pairs: Sequence[tuple[float, float]]) -> Figure:
     layout = new_layout(220)
     most = 100 * max((max(pair) for pair in pairs), default=0.1) * 1.08
     for name, title in (("xaxis", "expected"), ("yaxis", "gained")):
-        layout[name] |= {"title": axis_title(title), "ticksuffix": "%", "range": [-0.03 * most, most]}
+        layout[name] |= {"title": axis_title(title), "ticksuffix": " %", "range": [-0.03 * most, most]}
     layout["shapes"] = [{"type": "line", "x0": 0, "y0": 0, "x1": most, "y1": most, "line": DASHED}]
     dots = dot_trace(
         [100 * expected for expected, _ in pairs],
         [100 * gained for _, gained in pairs],
-        [f"expected {100 * e:.1f}%, gained {100 * g:.1f}%" for e, g in pairs],
+        [f"expected {100 * e:.1f} %, gained {100 * g:.1f} %" for e, g in pairs],
         marker={"color": "$compiler", "size": 7, "opacity": 0.55},
     )
     return {"data": [dots], "layout": layout}

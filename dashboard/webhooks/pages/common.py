@@ -11,6 +11,7 @@ from django.http import Http404
 
 from catalog.models import Organisation
 from catalog.viewing import BILL
+from dashboard.web.asked import one_of, takes, text_of
 from dashboard.web.own_rows import own_organisation
 from dashboard.web.paging import exportable
 from dashboard.web.ranges import range_of
@@ -60,20 +61,19 @@ def _check_owner(request: ViewerRequest, row: Endpoint) -> None:
 
 
 def shown(request: ViewerRequest, endpoint: int | None = None) -> DeliveryFilters:
-    """What the URL narrows a list to, of one endpoint's page only its own; what is not understood is left
-    out."""
+    """What the URL narrows a list to, of one endpoint's page only its own; what is not understood is said,
+    and left out."""
     given = request.GET
+    takes(request, "endpoint", "state", "event_type", "q")
+    state = one_of(request, "state", DeliveryState.values)
+    event_type = one_of(request, "event_type", EventType.values)
     return DeliveryFilters(
         endpoint=endpoint or number_in(given.get("endpoint", "")),
-        states=_known(given.get("state", ""), DeliveryState.values),
-        event_types=_known(given.get("event_type", ""), EventType.values),
+        states=(state,) if state else (),
+        event_types=(event_type,) if event_type else (),
         during=range_of(request),
-        text=given.get("q", "").replace("\0", "").strip()[:100],
+        text=text_of(request, most=100),
     )
-
-
-def _known(text: str, values: list[str]) -> tuple[str, ...]:
-    return (text,) if text in values else ()
 
 
 def _next_try(row: Delivery) -> datetime | None:

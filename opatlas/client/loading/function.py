@@ -1,4 +1,4 @@
-"""A loaded implementation as a function: arrays in, arrays out; tensors in, tensors out."""
+"""A loaded implementation as a function: arrays in, arrays out; tensors in, tensors out; where they lie."""
 
 from __future__ import annotations
 
@@ -9,11 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opatlas.client.loading.buffers import (
+    CallBuffers,
+    call_buffers,
+    host_array,
+    kernel_on_device,
+    like_given,
+    maker_like,
+)
+from opatlas.client.loading.ties import CopiedOut, GivenOutputs, brought_first, overlap
 from opatlas.errors import CallerError, LoadError, first_line
 from opatlas.identity.operator import Operator, Value
-from opatlas.load.buffers import check_array, empty
-from opatlas.load.default import load_default
-from opatlas.load.kernel import Bound, KeptOutputs, LoadedKernel, binds_outputs
+from opatlas.load.buffers import empty
+from opatlas.load.cuda.resident import is_resident
+from opatlas.load.default import ANYWHERE, Where, load_default
+from opatlas.load.kernel import (
+    Bound,
+    BoundOnDevice,
+    KeptOutputs,
+    LoadedKernel,
+    binds_outputs,
+)
 from opatlas.load.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -43,16 +59,18 @@ class KernelFunction:
         watch: FailureWatch | None = None,
         failure: str = "",
     ) -> None:
-        self.kernel = kernel if kernel is not None else load_default(manifest, None)
+        self.kernel = kernel if kernel is not None else load_default(manifest, None, ANYWHERE)
         self.operator = operator
         self.manifest = manifest
         self.failure = failure
         self._watch = watch if kernel is not None else None
         self._untried = self._watch is not None
         self._places = dict(zip(operator.tensor_inputs, places or operator.tensor_inputs, strict=True))
+        self._names = {number: f"input {place}" for number, place in self._places.items()}
         self._constants: dict[int, np.ndarray] | None = None if operator.constant_inputs else {}
         self._prepared = 0  # how often: what was bound before is another's
-        self._bound: tuple[Any, Bound, Any] | None = None  # with the arrays: their addresses stay theirs
+        # With the arrays: their addresses stay theirs.
+        self._bound: tuple[Any, Bound | BoundOnDevice, CallBuffers] | None = None
         self._closed = False
         self._lock = threading.RLock()
 
@@ -68,43 +86,43 @@ class KernelFunction:
         with self._lock:
             self._prepared, self._bound = self._prepared + 1, None
             self._constants = constants if self._watch is not None else None  # for the default
-            self._safely(lambda: self.kernel.prepare(constants))
+            self._safely(lambda: self.kernel.prepare(constants), ANYWHERE)
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, stream: Any = None) -> Any:
         """One run: the output, or a tuple where the operator has several."""
         given = self._named(inputs)
         weights = [self._places[number] for number in self.operator.constant_inputs]
         with self._lock:  # weights, buffers and outputs are one call's until it has its copy
             if fresh := {place: given[place] for place in weights if place in given}:
                 self.prepare(fresh)  # whoever gives them with a call may have written into them since
-            arrays = self._runtime(given)
-            bound = self._safely(lambda: self._ran(arrays))
-            made = [np.array(output) for output in bound.outputs()]
-        like = next(iter(inputs), None)
-        results = [_like(like, array) for array in made]
+            buffers = self._buffers(given, None, stream)
+            bound = self._safely(lambda: self._ran(buffers), self._default_of(buffers))
+            if buffers.there:
+                results = bound.fresh_outputs(self._maker(buffers))
+            else:
+                like = next(iter(inputs), None)
+                results = [like_given(like, np.array(output)) for output in bound.outputs()]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def bind(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None) -> Bound:
+    def bind(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None, *, stream: Any = None) -> Any:
         """Tie the caller's buffers: calling what comes back is one run and nothing else. ``outputs()`` are
         overwritten by each run: those given, tensors as tensors (compiled kernels write there; of a library
-        call they are copied into), else buffers of its own."""
-        arrays = self._runtime(self._named(inputs))
+        call they are copied into), else buffers of its own. Those of a device lie there, and ``stream`` is
+        as in a call; ``synchronize()`` then waits for its runs."""
+        given = self._named(inputs)
+        buffers = self._buffers(given, outputs, stream)
         if self.operator.constant_inputs and not self._prepared:
             raise CallerError("The operator has weights: prepare() comes before bind().")
-        taken = None
-        if outputs is not None:
-            values = self.operator.output_values
-            if len(outputs) != len(values):
-                raise CallerError(f"The operator has {len(values)} outputs; {len(outputs)} are given.")
-            taken = [
-                _array(one, value, f"output {number}")
-                for number, (one, value) in enumerate(zip(outputs, values, strict=True))
-            ]
+        if buffers.there and outputs is None:
+            make, kernel = self._maker(buffers), kernel_on_device(self.kernel, "an input")
+            buffers = buffers._replace(outputs=[make(value) for value in kernel.results])
         with self._lock:
-            bound = self._safely(lambda: self._tied(arrays, taken))
+            bound = self._safely(lambda: self._tied(buffers), self._default_of(buffers))
             if self._watch is not None:
-                bound = WatchedBound(self, bound, arrays, taken)
-        return bound if _all_arrays(outputs or ()) else GivenOutputs(bound, outputs)
+                bound = WatchedBound(self, bound, buffers)
+        if buffers.there or all(isinstance(one, np.ndarray) for one in outputs or ()):
+            return bound
+        return GivenOutputs(bound, outputs)
 
     def by_address(self) -> Callable[[Sequence[int]], None] | None:
         """The kernel for who has addresses of buffers that fit (:class:`opatlas.load.c_abi.AddressedCall`);
@@ -119,7 +137,7 @@ class KernelFunction:
 
     # ---- what fails ---------------------------------------------------------------------------------
 
-    def _safely(self, step: Callable[[], Any]) -> Any:
+    def _safely(self, step: Callable[[], Any], where: Sequence[Where]) -> Any:
         """A step of the kernel's; where it fails, the default takes its place and the step is made anew."""
         if self._watch is None:
             return step()
@@ -127,15 +145,19 @@ class KernelFunction:
             with self._watch.trying() if self._untried else nullcontext():
                 return step()
         except Exception as error:
-            self._fall_back(error)
+            self._fall_back(error, where)
             return step()
 
-    def _fall_back(self, error: Exception) -> None:
+    def _default_of(self, buffers: CallBuffers) -> Sequence[Where]:
+        """Where a call's default computes: a fault may have taken the device away from this process."""
+        return ("device",) if buffers.there else ("host",)
+
+    def _fall_back(self, error: Exception, where: Sequence[Where]) -> None:
         """Let the default take its place; raises the error where it is the caller's, or nothing is there."""
         if self._watch is None or self._closed:
             raise error
         try:
-            default = load_default(self.manifest, self._constants)
+            default = load_default(self.manifest, self._constants, where)
         except LoadError as nothing:
             self._watch.failed("run", type(error).__name__, first_line(error))
             raise LoadError(f"the kernel failed ({first_line(error)}), and {nothing}") from error
@@ -150,33 +172,42 @@ class KernelFunction:
             if one.prepared != self._prepared:
                 raise error  # it has other weights than the function has by now
             if not self.failure:
-                self._fall_back(error)
-            kept = one.taken
-            if kept is None and isinstance(one.bound, KeptOutputs):
-                kept = list(one.bound.outputs())  # which the caller may hold
-            bound = self._tied(one.arrays, kept)
+                self._fall_back(error, self._default_of(one.buffers))
+            buffers = one.buffers
+            if buffers.outputs is None and isinstance(one.bound, KeptOutputs):
+                buffers = buffers._replace(outputs=list(one.bound.outputs()))  # which the caller may hold
+            bound = self._tied(buffers)
             bound()
             return bound
 
     # ---- inputs and outputs -------------------------------------------------------------------------
 
-    def _ran(self, arrays: Mapping[int, np.ndarray]) -> Bound:
-        bound = self._bind(arrays)
+    def _ran(self, buffers: CallBuffers) -> Any:
+        if self._bound is None or self._bound[0] != buffers.addresses:
+            self._bound = buffers.addresses, self._tied(buffers), buffers
+        bound = self._bound[1]
         bound()
-        self._went_well()
+        if self._untried:
+            self._first_went_well(buffers, bound)
         return bound
 
-    def _went_well(self) -> None:
+    def _first_went_well(self, buffers: CallBuffers, bound: Any) -> None:
         if self._untried and self._watch is not None:
+            if buffers.there:
+                bound.synchronize()  # whether a kernel works on a device is not known before
             self._untried = False
             self._watch.went_well()
 
-    def _tied(self, arrays: Mapping[int, np.ndarray], taken: Sequence[np.ndarray] | None) -> Bound:
+    def _tied(self, buffers: CallBuffers) -> Any:
+        arrays, taken = buffers.inputs, buffers.outputs
+        if buffers.there:
+            kernel = kernel_on_device(self.kernel, "an input", self.failure)
+            return kernel.bind(arrays, taken, stream=buffers.stream)
         if taken is None:
-            return self.kernel.bind(arrays)
-        if binds_outputs(self.kernel) and not _overlap(taken, arrays.values()):
+            return brought_first(self.kernel.bind(arrays))
+        if binds_outputs(self.kernel) and not overlap(taken, arrays.values()):
             return self.kernel.bind(arrays, taken)
-        return CopiedOut(self.kernel.bind(arrays), taken)
+        return CopiedOut(brought_first(self.kernel.bind(arrays)), taken)
 
     def _named(self, inputs: Sequence[Any]) -> dict[int, Any]:
         """Inputs by the caller's number; where weights were prepared, they may be left out."""
@@ -191,75 +222,22 @@ class KernelFunction:
             f"The operator reads the inputs {', '.join(map(str, every))}; {len(inputs)} are given."
         )
 
-    def _runtime(self, given: Mapping[int, Any]) -> dict[int, np.ndarray]:
-        numbers = self.operator.runtime_inputs
-        return {number: self._array(given[self._places[number]], number) for number in numbers}
+    def _buffers(self, given: Mapping[int, Any], outputs: Sequence[Any] | None, stream: Any) -> CallBuffers:
+        inputs = {number: given[self._places[number]] for number in self.operator.runtime_inputs}
+        return call_buffers(self.operator, self.kernel, inputs, self._names, outputs, stream, self.failure)
 
-    def _bind(self, arrays: Mapping[int, np.ndarray]) -> Bound:
-        where = tuple((number, array.ctypes.data) for number, array in arrays.items())
-        if self._bound is None or self._bound[0] != where:
-            self._bound = where, self.kernel.bind(dict(arrays)), arrays
-        return self._bound[1]
-
-    def _array(self, given: Any, number: int) -> np.ndarray:
-        return _array(given, self.operator.inputs[number], f"input {self._places[number]}")
+    def _maker(self, buffers: CallBuffers) -> Callable[[Value], Any]:
+        kernel = kernel_on_device(self.kernel, "an input", self.failure)
+        return maker_like(next(iter(buffers.inputs.values())), kernel, buffers.stream)
 
     def _own(self, given: Any, number: int) -> np.ndarray:
         """A copy that lies as the kernel wants it: so it needs none of its own."""
-        copy = empty(self.operator.inputs[number], self.manifest.alignment)
-        copy[...] = self._array(given, number)
+        value, name = self.operator.inputs[number], self._names[number]
+        if is_resident(given):
+            given = kernel_on_device(self.kernel, name, self.failure).fetched(given, value, name)
+        copy = empty(value, self.manifest.alignment)
+        copy[...] = host_array(given, value, name)
         return copy
-
-
-def _array(given: Any, value: Value, name: str) -> np.ndarray:
-    """What was given as an array, which is as the operator wants it."""
-    array = given if isinstance(given, np.ndarray) else _in_place(given, value.dtype)
-    check_array(array, value, name)
-    return array
-
-
-def _all_arrays(given: Sequence[Any]) -> bool:
-    return all(isinstance(one, np.ndarray) for one in given)
-
-
-def _overlap(outputs: Sequence[np.ndarray], inputs: Any) -> bool:
-    """Whether writing an output may change an input: then a kernel that fails would leave nothing to begin
-    anew from."""
-    return any(np.may_share_memory(output, one) for one in inputs for output in outputs)
-
-
-class CopiedOut:
-    """Bound to outputs of the caller's, where the kernel has its own."""
-
-    def __init__(self, bound: Bound, outputs: Sequence[np.ndarray]) -> None:
-        self._bound, self._taken = bound, outputs
-
-    def __call__(self) -> None:
-        self._bound()
-        for taken, made in zip(self._taken, self._bound.outputs(), strict=True):
-            taken[...] = made
-
-    def outputs(self) -> Sequence[np.ndarray]:
-        return self._taken
-
-    def poison(self) -> None:
-        self._bound.poison()
-
-
-class GivenOutputs:
-    """Bound to tensors of the caller's, which it gives back as they were given."""
-
-    def __init__(self, bound: Bound, outputs: Any) -> None:
-        self.bound, self._given = bound, outputs
-
-    def __call__(self) -> None:
-        self.bound()
-
-    def outputs(self) -> Any:
-        return self._given
-
-    def poison(self) -> None:
-        self.bound.poison()
 
 
 class WatchedBound:
@@ -268,11 +246,10 @@ class WatchedBound:
     def __init__(
         self,
         function: KernelFunction,
-        bound: Bound,
-        arrays: Mapping[int, np.ndarray],
-        taken: Sequence[np.ndarray] | None,
+        bound: Any,
+        buffers: CallBuffers,
     ) -> None:
-        self.bound, self.arrays, self.taken = bound, arrays, taken
+        self.bound, self.buffers = bound, buffers
         self.prepared = function._prepared
         self._function = function
         self._run: Callable[[], Any] = self._first if function._untried else bound
@@ -283,34 +260,20 @@ class WatchedBound:
         except Exception as error:
             self.bound = self._run = self._function._again(self, error)
 
-    def outputs(self) -> Sequence[np.ndarray]:
+    def outputs(self) -> Any:
         return self.bound.outputs()
 
     def poison(self) -> None:
         self.bound.poison()
+
+    def synchronize(self) -> None:
+        """Of runs on a device: wait until all have ended."""
+        self.bound.synchronize()
 
     def _first(self) -> None:
         """What may kill the process is written down before."""
         function, watch = self._function, self._function._watch
         with watch.trying() if watch is not None else nullcontext():
             self.bound()
-        function._went_well()
+            function._first_went_well(self.buffers, self.bound)
         self._run = self.bound
-
-
-def _in_place(given: Any, dtype: str) -> np.ndarray:
-    """A CPU tensor's memory as an array: PyTorch's, of every type; another library's by DLPack."""
-    if not hasattr(given, "detach"):
-        return np.from_dlpack(given)
-    from opatlas.load.torch.ops.types import to_array
-
-    return to_array(given.detach(), dtype)
-
-
-def _like(given: Any, array: np.ndarray) -> Any:
-    """A tensor where tensors were given."""
-    if not hasattr(given, "detach"):
-        return array
-    from opatlas.load.torch.ops.types import to_tensor
-
-    return to_tensor(array)

@@ -50,7 +50,7 @@ class RestOfModel:
     def of_model(cls, client: Any, model: Any, dims: Mapping[str, int] | None = None) -> RestOfModel:
         """Of an ONNX model: its file or bytes, and the sizes of its symbolic dimensions. Imports ONNX; raises
         :class:`opatlas.errors.InvalidModel`."""
-        from opatlas.given_model import operators_of
+        from opatlas.graph.given_model import operators_of
 
         return cls([client.asked(operator) for operator in operators_of(model, dims)])
 

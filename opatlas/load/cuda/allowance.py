@@ -16,27 +16,30 @@ def allow(most_bytes: int) -> None:
     _most_bytes = most_bytes
 
 
+_sizes: dict[int, int] = {}
+"""Bytes by their address, whichever driver handed them out: all are on one context."""
+
+
 class CappedDriver:
-    """A driver that counts what it hands out; all else is the driver's own."""
+    """A driver whose allocations are counted; all else is the driver's own."""
 
     def __init__(self, driver: CudaDriver) -> None:
         self._driver = driver
-        self._sizes: dict[int, int] = {}
 
     def allocate(self, nbytes: int) -> int:
         """Raises :class:`DeviceOutOfMemory` beyond what is allowed, as the device does when it is full."""
-        used = sum(self._sizes.values())
+        used = sum(tuple(_sizes.values()))  # at once: another thread may free meanwhile
         if _most_bytes and used + nbytes > _most_bytes:
             raise DeviceOutOfMemory(
                 f"asked for {nbytes >> 20} MiB of the device's memory beside {used >> 20}; "
                 f"at most {_most_bytes >> 20} MiB are allowed"
             )
         address = self._driver.allocate(nbytes)
-        self._sizes[address] = nbytes
+        _sizes[address] = nbytes
         return address
 
     def free(self, address: int) -> None:
-        self._sizes.pop(address, None)
+        _sizes.pop(address, None)
         self._driver.free(address)
 
     def __getattr__(self, name: str) -> Any:
@@ -44,7 +47,7 @@ class CappedDriver:
 
 
 @cache
-def capped_driver(*, graphs: bool = False) -> CudaDriver:
-    """This process's driver, within the allowance; with ``graphs`` one that can capture."""
-    made: Any = CappedDriver(open_driver(graphs=graphs))
+def capped_driver(*, graphs: bool = False, streams: bool = False) -> CudaDriver:
+    """This process's driver, within the allowance, as :func:`~opatlas.load.cuda.driver.open_driver` says."""
+    made: Any = CappedDriver(open_driver(graphs=graphs, streams=streams))
     return made  # its other methods are the driver's

@@ -1,31 +1,27 @@
 """Recipe ``cublaslt matmul``: one of the algorithms that cuBLASLt's heuristic offers for a product.
 
-The library's C interface is called through ``ctypes``: it is found where PyTorch brings it, by
-``cuda-pathfinder``, and needs no bindings of its own. Which algorithm a number means depends on the library's
-version, which a recipe therefore needs exactly, and on the device.
+Which algorithm a number means depends on the library's version, which a recipe therefore needs exactly, and
+on the device.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-from opatlas.errors import LoadError, first_line
+from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
-from opatlas.load.cuda.driver import CudaDriver, DeviceFailed
-from opatlas.load.cuda.matrices import Matrix, MatrixProduct, product_of
-from opatlas.load.cuda.module import DeviceKernel, LaunchTensors
+from opatlas.load.cuda.driver import CudaDriver
+from opatlas.load.cuda.matrices import Matrix, MatrixProduct
+from opatlas.load.cuda.nvidia_library import NvidiaLibrary, shared_library
+from opatlas.load.cuda.products import TYPES, Addresses, ProductKernel, compute_type
 
 MOST_ALGORITHMS = 32
 MOST_WORKSPACE_BYTES = 32 << 20
-ALIGNMENT = 256
 
-# From cublasLt.h, cublas_api.h and library_types.h: part of the library's stable interface.
-TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
-COMPUTE_FLOAT32, COMPUTE_TF32 = 68, 77
+# From cublasLt.h: part of the library's stable interface.
 TURN_FIRST, TURN_SECOND = 3, 4
 BATCH_COUNT, BATCH_STEP = 5, 6
 MOST_WORKSPACE = 1
@@ -43,16 +39,6 @@ class Algorithm(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class Addresses:
-    """On the device."""
-
-    first: int
-    second: int
-    made: int
-    workspace: int
-
-
 class ProductLibrary(Protocol):
     """What is used of cuBLASLt."""
 
@@ -67,22 +53,24 @@ class ProductLibrary(Protocol):
         ...
 
 
-class CublasLtLibrary:
-    """The library itself. Every call may raise :class:`DeviceFailed`."""
+class CublasLtLibrary(NvidiaLibrary):
+    """The library itself. Every call may raise :class:`~opatlas.load.cuda.driver.DeviceFailed`."""
+
+    title = "cuBLASLt"
 
     def __init__(self, library: Any) -> None:
-        self._library = library
-        self._handle = self._made("cublasLtCreate")
+        super().__init__(library)
+        self._handle = self.made("cublasLtCreate")
 
     def algorithms(self, product: MatrixProduct, tf32: bool) -> Sequence[Algorithm]:
         described = self._described(product, tf32)
-        preference = self._made("cublasLtMatmulPreferenceCreate")
+        preference = self.made("cublasLtMatmulPreferenceCreate")
         self._set(
             "cublasLtMatmulPreference", preference, MOST_WORKSPACE, ctypes.c_uint64(MOST_WORKSPACE_BYTES)
         )
         found = (Algorithm * MOST_ALGORITHMS)()
         count = ctypes.c_int()
-        self._ask(
+        self.ask(
             "cublasLtMatmulAlgoGetHeuristic",
             self._handle,
             *described,
@@ -106,19 +94,18 @@ class CublasLtLibrary:
             ctypes.byref(algorithm),  # its first field is what the call takes
             *(ctypes.c_void_p(at.workspace), ctypes.c_size_t(algorithm.workspace_bytes)),
         )
-        return lambda stream: self._ask("cublasLtMatmul", *given, ctypes.c_void_p(stream))
+        return lambda stream: self.ask("cublasLtMatmul", *given, ctypes.c_void_p(stream))
 
     def _described(self, product: MatrixProduct, tf32: bool) -> tuple[ctypes.c_void_p, ...]:
         """The operation and the three matrices, in the library's words. They stay as long as the process."""
-        compute = COMPUTE_TF32 if tf32 and product.dtype == "float32" else COMPUTE_FLOAT32
-        operation = self._made("cublasLtMatmulDescCreate", compute, TYPES["float32"])
+        operation = self.made("cublasLtMatmulDescCreate", compute_type(product, tf32), TYPES["float32"])
         for which, matrix in ((TURN_FIRST, product.first), (TURN_SECOND, product.second)):
             self._set("cublasLtMatmulDesc", operation, which, ctypes.c_int32(matrix.turned))
         matrices = (product.first, product.second, product.made)
         return operation, *(self._layout(matrix, product) for matrix in matrices)
 
     def _layout(self, matrix: Matrix, product: MatrixProduct) -> ctypes.c_void_p:
-        made = self._made(
+        made = self.made(
             "cublasLtMatrixLayoutCreate",
             TYPES[product.dtype],
             ctypes.c_uint64(matrix.rows),
@@ -129,33 +116,18 @@ class CublasLtLibrary:
         self._set("cublasLtMatrixLayout", made, BATCH_STEP, ctypes.c_int64(matrix.batch_step))
         return made
 
-    def _made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
-        made = ctypes.c_void_p()
-        self._ask(function, ctypes.byref(made), *arguments)
-        return made
-
     def _set(self, kind: str, described: ctypes.c_void_p, attribute: int, value: Any) -> None:
         size = ctypes.c_size_t(ctypes.sizeof(value))
-        self._ask(f"{kind}SetAttribute", described, attribute, ctypes.byref(value), size)
-
-    def _ask(self, function: str, *arguments: Any) -> None:
-        if status := getattr(self._library, function)(*arguments):
-            raise DeviceFailed(f"cuBLASLt answers {status} to {function}")
+        self.ask(f"{kind}SetAttribute", described, attribute, ctypes.byref(value), size)
 
 
 @cache
 def open_library() -> ProductLibrary:
     """Raises :class:`LoadError` where it is not installed. Initialises CUDA."""
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        found = load_nvidia_dynamic_lib("cublasLt")
-        return CublasLtLibrary(ctypes.CDLL(found.abs_path))
-    except (ImportError, RuntimeError, OSError) as error:
-        raise LoadError(f"needs cuBLASLt, which cannot be loaded: {first_line(error, 200)}") from error
+    return CublasLtLibrary(shared_library("cublasLt", CublasLtLibrary.title))
 
 
-class CublasLtKernel(DeviceKernel):
+class CublasLtKernel(ProductKernel):
     """One algorithm of it on one product."""
 
     def __init__(
@@ -165,11 +137,9 @@ class CublasLtKernel(DeviceKernel):
         driver: CudaDriver | None = None,
         library: ProductLibrary | None = None,
     ) -> None:
-        self._product = product_of(operator)
-        super().__init__(operator, driver, graphs=bool(recipe["graphs"]), alignment=ALIGNMENT)
+        super().__init__(operator, recipe, driver)
         self._library = library or open_library()
-        self._tf32 = bool(recipe["tf32"])
-        offered = self._library.algorithms(self._product, self._tf32)
+        offered = self._library.algorithms(self.product, self.tf32)
         number = int(recipe["algorithm"])
         if number > len(offered):
             raise LoadError(
@@ -178,17 +148,8 @@ class CublasLtKernel(DeviceKernel):
         self._algorithm = offered[number - 1]
         self.workspace_bytes = int(self._algorithm.workspace_bytes)
 
-    def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
-        self._must_be_open()
-        product = self._product
-        at = Addresses(
-            tensors.inputs[product.first.number].address,
-            tensors.inputs[product.second.number].address,
-            tensors.outputs[0].address,
-            tensors.workspace.address,
-        )
-        multiply = self._library.multiplier(product, self._tf32, self._algorithm, at)
-        return [lambda: multiply(self.driver.stream)]
+    def multiplier(self, at: Addresses) -> Callable[[int], None]:
+        return self._library.multiplier(self.product, self.tf32, self._algorithm, at)
 
 
 def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> CublasLtKernel:

@@ -1,7 +1,7 @@
 """Recipe ``cudnn graph``: one of the plans that cuDNN's heuristics offer for an operator.
 
-The library's C interface for graphs is called through ``ctypes``, as cuBLASLt's is. Which plan a number means
-depends on the library's version, which a recipe therefore needs exactly, and on the device.
+By the library's C interface for graphs. Which plan a number means depends on the library's version, which a
+recipe therefore needs exactly, and on the device.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from threading import Lock
 from typing import Any, Protocol
 
 from opatlas.errors import LoadError, first_line
@@ -26,9 +27,10 @@ from opatlas.load.cuda.cudnn_names import (
     POINTWISE_MODES,
     POOLINGS,
 )
-from opatlas.load.cuda.dnn_graph import DnnGraph, DnnStep, DnnTensor, graph_of
+from opatlas.load.cuda.dnn_graph import DnnGraph, DnnStep, DnnTensor, graph_of, results_of
 from opatlas.load.cuda.driver import CudaDriver, DeviceFailed
 from opatlas.load.cuda.module import DeviceKernel, LaunchTensors
+from opatlas.load.cuda.nvidia_library import NvidiaLibrary, shared_library
 
 MOST_PLANS = 32
 MOST_WORKSPACE_BYTES = 256 << 20
@@ -155,17 +157,16 @@ _C_TYPES: Mapping[str, Any] = {
 """The rest are enumerations."""
 
 
-class _Calls:
+class _Calls(NvidiaLibrary):
     """The library's functions; what they refuse is told with its own words."""
 
-    def __init__(self, library: Any) -> None:
-        self._library = library
+    title = "cuDNN"
 
     def ask(self, function: str, *arguments: Any) -> None:
         if status := getattr(self._library, function)(*arguments):
             said = ctypes.create_string_buffer(2000)
             self._library.cudnnGetLastErrorString(said, ctypes.c_size_t(len(said)))
-            words = f"cuDNN answers {status} to {function}: {said.value.decode(errors='replace')}"
+            words = f"{self.title} answers {status} to {function}: {said.value.decode(errors='replace')}"
             if status in _REFUSED:
                 raise LoadError(first_line(Exception(words), 300))
             raise DeviceFailed(first_line(Exception(words), 300))
@@ -190,6 +191,7 @@ class CudnnLibrary:
         else:
             self._calls.ask("cudnnCreate", ctypes.byref(self._handle))
         self._stream: int | None = None
+        self._taken = Lock()
 
     def plans(self, graph: DnnGraph) -> Iterator[OfferedPlan]:
         described = self.described(graph)
@@ -263,13 +265,14 @@ class CudnnLibrary:
         return made.finish()
 
     def execute(self, plan: Descriptor, variant: Descriptor, stream: int) -> None:
-        if stream != self._stream:
-            self._calls.ask("cudnnSetStream", self._handle, ctypes.c_void_p(stream))
-            self._stream = stream
-        try:
-            self._calls.ask("cudnnBackendExecute", self._handle, plan.pointer, variant.pointer)
-        except LoadError as error:
-            raise DeviceFailed(str(error)) from error
+        with self._taken:  # the handle is one thread's until it has launched
+            if stream != self._stream:
+                self._calls.ask("cudnnSetStream", self._handle, ctypes.c_void_p(stream))
+                self._stream = stream
+            try:
+                self._calls.ask("cudnnBackendExecute", self._handle, plan.pointer, variant.pointer)
+            except LoadError as error:
+                raise DeviceFailed(str(error)) from error
 
     def variant(self, addresses: Mapping[int, int], workspace: int) -> Descriptor:
         made = Descriptor(self._calls, "variant")
@@ -373,8 +376,23 @@ def _product(calls: _Calls, step: DnnStep, tensors: Tensors) -> Descriptor:
 
 def _attention(calls: _Calls, step: DnnStep, tensors: Tensors) -> Descriptor:
     made = Descriptor(calls, "attention step")
-    for name, number in step.tensors.items():
-        made.set(f"attention {name}", "descriptor", tensors[number])
+    for name in ("q", "k", "v", "scale", "y"):
+        made.set(f"attention {name}", "descriptor", tensors[step.tensors[name]])
+    if "scores" in step.tensors:
+        inside = Descriptor(calls, "graph")
+        inside.set("graph steps", "descriptor", _mask(calls, step, tensors))
+        made.set("attention graph", "descriptor", inside.finish())
+        for end, name in (("in", "scores"), ("out", "seen")):
+            made.set(f"attention graph {end}", "int64", step.tensors[name] + 1)
+    return made.finish()
+
+
+def _mask(calls: _Calls, step: DnnStep, tensors: Tensors) -> Descriptor:
+    """Rows see the columns up to their own number."""
+    made = Descriptor(calls, "mask step")
+    for part, name in (("x", "scores"), ("b", "hidden"), ("y", "seen")):
+        made.set(f"mask {part}", "descriptor", tensors[step.tensors[name]])
+    made.set("mask comparison", "pointwise mode", POINTWISE_MODES["CMP_GE"])
     return made.finish()
 
 
@@ -392,17 +410,7 @@ _STEPS: Mapping[str, Callable[[_Calls, DnnStep, Tensors], Descriptor]] = {
 @cache
 def open_library() -> GraphLibrary:
     """Raises :class:`LoadError` where it is not installed. Initialises CUDA."""
-    return CudnnLibrary(shared_library())
-
-
-def shared_library() -> ctypes.CDLL:
-    """Where PyTorch brings it, or the linker finds it. Raises :class:`LoadError`."""
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        return ctypes.CDLL(load_nvidia_dynamic_lib("cudnn").abs_path)
-    except (ImportError, RuntimeError, OSError) as error:
-        raise LoadError(f"needs cuDNN, which cannot be loaded: {first_line(error, 200)}") from error
+    return CudnnLibrary(shared_library("cudnn", _Calls.title))
 
 
 class CudnnKernel(DeviceKernel):
@@ -417,6 +425,7 @@ class CudnnKernel(DeviceKernel):
     ) -> None:
         self._graph = graph_of(operator)
         super().__init__(operator, driver, graphs=bool(recipe["graphs"]), alignment=ALIGNMENT)
+        self.results = results_of(operator, self._graph)
         self._library = library or open_library()
         plans = offered(self._library, self._graph, bool(recipe["tf32"]))
         number = int(recipe["plan"])

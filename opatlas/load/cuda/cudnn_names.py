@@ -26,6 +26,7 @@ DESCRIPTOR: Mapping[str, int] = {
     "norm step": 29,
     "device properties": 38,
     "attention step": 41,
+    "mask step": 44,
 }
 
 ENUM: Mapping[str, int] = {
@@ -137,6 +138,13 @@ ATTRIBUTE: Mapping[str, int] = {
     "attention v": 2802,
     "attention y": 2803,
     "attention scale": 2805,
+    "attention graph": 2811,
+    "attention graph in": 2812,
+    "attention graph out": 2813,
+    "mask x": 3000,
+    "mask b": 3005,
+    "mask y": 3006,
+    "mask comparison": 3007,
 }
 
 DATA_TYPES: Mapping[str, int] = {"float32": 0, "float16": 2, "bfloat16": 9}
@@ -169,4 +177,5 @@ POINTWISE_MODES: Mapping[str, int] = {
     "GELU_FWD": 104,
     "SOFTPLUS_FWD": 105,
     "GELU_APPROX_TANH_FWD": 107,
+    "CMP_GE": 403,
 }

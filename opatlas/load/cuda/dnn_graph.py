@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opatlas.errors import LoadError
@@ -47,8 +47,13 @@ class DnnStep:
 
 @dataclass(frozen=True)
 class DnnGraph:
+    """``channels_last``: so the results lie where the operator does not say how, as what is read does.
+    ``rounds``: of float32 there are plans alone that round what is multiplied to TF32."""
+
     tensors: tuple[DnnTensor, ...]
     steps: tuple[DnnStep, ...]
+    channels_last: bool = False
+    rounds: bool = False
 
     @property
     def dtype(self) -> str:
@@ -76,22 +81,43 @@ def graph_of(operator: Operator) -> DnnGraph:
     if operator.nodes[0] is not heads[0]:
         raise LoadError(f"what comes before {heads[0].op} is left to other routes")
     _HEADS[heads[0].op](building, heads[0])
-    if not _may_follow(operator, building):
+    plain = _ends_plainly(operator, building)
+    if not (plain or _may_have_more(building)):
         raise LoadError(f"what follows {heads[0].op} here is left to other routes")
     for node in building.left:
         building.pointwise(node)
-    return DnnGraph(tuple(building.tensors), tuple(building.steps))
+    rounds = building.steps[0].kind == "product" or not plain
+    return DnnGraph(tuple(building.tensors), tuple(building.steps), building.channels_last, rounds)
 
 
-def _may_follow(operator: Operator, building: _Building) -> bool:
-    """What cuDNN 9.28 has plans for, on sm_80, sm_90 and sm_100 alike. A convolution whose channels come
-    first has a bias and one activation; only one that writes them last could have more."""
+def results_of(operator: Operator, graph: DnnGraph) -> tuple[Value, ...]:
+    """The operator's outputs, with the strides by which the graph writes them."""
+    if not graph.channels_last:
+        return operator.output_values
+    return tuple(
+        value if value.strides else replace(value, strides=_channels_last(value.shape))
+        for value in operator.output_values
+    )
+
+
+# What cuDNN 9.28 has plans for, on sm_80, sm_90 and sm_100 alike.
+
+
+def _ends_plainly(operator: Operator, building: _Building) -> bool:
+    """With nothing after its head; after a convolution with a bias one activation."""
     left = building.left
-    kind = building.steps[0].kind
-    if kind == "convolution":
-        biased = len(building.steps) > 1
-        return not left or (biased and len(left) == 1 and _ends_convolution(operator, left[0]))
-    return not left or kind == "product"
+    biased = building.steps[0].kind == "convolution" and len(building.steps) > 1
+    return not left or (biased and len(left) == 1 and _ends_convolution(operator, left[0]))
+
+
+def _may_have_more(building: _Building) -> bool:
+    """Any pointwise steps: products, and convolutions that write their channels last, unless each channel is
+    convolved by itself."""
+    head = building.steps[0]
+    if head.kind != "convolution":
+        return head.kind == "product"
+    x, w = (building.tensors[head.tensors[name]].shape for name in ("x", "w"))
+    return building.channels_last and (w[1] > 1 or x[1] == 1)
 
 
 def _ends_convolution(operator: Operator, node: Node) -> bool:
@@ -102,7 +128,7 @@ def _ends_convolution(operator: Operator, node: Node) -> bool:
 
 class _Building:
     """Tensors and steps so far. ``view`` is how the head sees the tensors; all others are seen likewise;
-    ``left`` are the nodes that it has not taken."""
+    ``left`` are the nodes that it has not taken; ``channels_last`` is how what is made lies."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
@@ -110,12 +136,15 @@ class _Building:
         self.steps: list[DnnStep] = []
         self.view: Callable[[Value], tuple[Shape, Shape]] = _as_it_is
         self.left = list(operator.nodes[1:])
+        self.channels_last = False
         self._known: dict[tuple[int, Shape, Shape], int] = {}
 
     def of(self, number: int, view: Callable[[Value], tuple[Shape, Shape]] | None = None) -> int:
         """The tensor of an operator's value; one for each way in which it is seen."""
         value = self.operator.value(number)
         shape, strides = (view or self.view)(value)
+        if self.channels_last and number >= len(self.operator.inputs) and not value.strides:
+            strides = _channels_last(shape)
         if (number, shape, strides) not in self._known:
             operator = self.operator
             given = number if number < len(operator.inputs) else None
@@ -130,9 +159,8 @@ class _Building:
         return len(self.tensors) - 1
 
     def between(self, like: int) -> int:
-        """A virtual tensor that is no value of the operator, of another's shape."""
-        shape = self.tensors[like].shape
-        return self.add(DnnTensor("float32", shape, dense_strides(shape)))
+        """A virtual tensor that is no value of the operator, of another's shape and layout."""
+        return self.add(DnnTensor("float32", self.tensors[like].shape, self.tensors[like].strides))
 
     def scalar(self, value: float, rank: int) -> int:
         return self.add(DnnTensor("float32", (1,) * rank, (1,) * rank, constant=float(value)))
@@ -154,6 +182,23 @@ class _Building:
 
 def _as_it_is(value: Value) -> tuple[Shape, Shape]:
     return value.shape, value.strides or dense_strides(value.shape)
+
+
+def _channels_last(shape: Shape) -> Shape:
+    """Strides of a dense tensor whose second dimension lies innermost."""
+    first, *inner, channels = dense_strides((shape[0], *shape[2:], shape[1]))
+    return (first, channels, *inner)
+
+
+def _lies_channels_last(value: Value) -> bool:
+    """As PyTorch has it: of two or three dimensions beside batch and channels, and not row-major as well."""
+    if value.strides is None or len(value.shape) not in (4, 5):
+        return False
+    wanted = _channels_last(value.shape)
+    return all(
+        size == 1 or found == want
+        for size, found, want in zip(value.shape, value.strides, wanted, strict=True)
+    )
 
 
 def _seen_as(rank: int, at: int) -> Callable[[Value], tuple[Shape, Shape]]:
@@ -183,6 +228,7 @@ def _convolution(building: _Building, node: Node) -> None:
     if spatial not in (1, 2, 3):
         raise LoadError(f"convolutions over {spatial} dimensions are left to other routes")
     building.view = _seen_as(max(4, len(x.shape)), 2 if spatial == 1 else 0)
+    building.channels_last = _lies_channels_last(x)
     transposed = node.op == "ConvTranspose"
     attributes = node.attributes
     pads = attributes["pads"]
@@ -276,6 +322,7 @@ def _pooling(building: _Building, node: Node) -> None:
     spatial = len(x.shape) - 2
     if spatial not in (2, 3):
         raise LoadError(f"pooling over {spatial} dimensions is left to other routes")
+    building.channels_last = _lies_channels_last(x)
     attributes = node.attributes
     whole = node.op.startswith("Global")
     window = x.shape[2:] if whole else attributes["kernel_shape"]
@@ -332,17 +379,23 @@ def _norm(building: _Building, node: Node) -> None:
 
 
 def _attention(building: _Building, node: Node) -> None:
-    """One step for all of it, which the library has since 9.13.1; masks came later, in other words."""
+    """One step for all of it, which the library has since 9.13.1; its mask is a graph inside of the step,
+    since 9.21: of its virtual scores, those with a key after the query's place become ``hidden``."""
     q, k, v = (building.value(number) for number in node.inputs[:3])
     attributes = node.attributes
     if {len(one.shape) for one in (q, k, v)} != {4} or len(node.outputs) > 1:
         raise LoadError("attention of three dimensions, or that hands out more, is left to other routes")
     if any(number >= 0 for number in node.inputs[3:]) or attributes.get("softcap"):
-        raise LoadError("attention with a mask, a cache or a cap is left to other routes")
-    if attributes["is_causal"] or q.dtype == "float32":
-        raise LoadError("causal attention, and that of float32, is left to other routes")
+        raise LoadError("attention with a mask of its own, a cache or a cap is left to other routes")
+    if q.dtype == "float32":
+        raise LoadError("attention of float32 is left to other routes")
     scale = building.scalar(attributes.get("scale", 1 / math.sqrt(q.shape[3])), 4)
     named = dict(zip(("q", "k", "v"), map(building.of, node.inputs[:3]), strict=True))
+    if attributes["is_causal"]:
+        shape = (*q.shape[:3], k.shape[2])
+        for name in ("scores", "seen"):
+            named[name] = building.add(DnnTensor("float32", shape, dense_strides(shape)))
+        named["hidden"] = building.scalar(-math.inf, 4)
     building.step("attention", {}, **named, scale=scale, y=building.of(node.outputs[0]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
@@ -32,6 +32,11 @@ class CudaDriver(Protocol):
     """
 
     @property
+    def number(self) -> int:
+        """Which of the visible devices it is."""
+        ...
+
+    @property
     def arch(self) -> str:
         """``sm_90``."""
         ...
@@ -52,8 +57,13 @@ class CudaDriver(Protocol):
 
     def free(self, address: int) -> None: ...
 
+    def host_memory(self, nbytes: int) -> np.ndarray:
+        """Bytes on the host, page-locked where it has such to give: copies from and into it take the least
+        time. Freed with the array."""
+        ...
+
     def to_device(self, address: int, source: np.ndarray) -> None:
-        """From C-contiguous host memory; has happened when it returns."""
+        """From C-contiguous host memory, whichever; has happened when it returns."""
         ...
 
     def to_host(self, target: np.ndarray, address: int) -> None:
@@ -61,6 +71,10 @@ class CudaDriver(Protocol):
         ...
 
     def fill(self, address: int, nbytes: int, byte: int) -> None: ...
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """From one address to another, launched as a kernel is: into :attr:`stream`."""
+        ...
 
     def load(self, image: bytes) -> Any:
         """A module from a cubin or from PTX (which ends in a NUL)."""
@@ -149,20 +163,36 @@ DRIVERS = (
 """Distribution, module and class of those who can; the first that is installed does."""
 
 
+def launches_into_streams(driver: CudaDriver) -> TypeGuard[StreamingDriver]:
+    """Whether it is such a one."""
+    return hasattr(driver, "launch_in")
+
+
 @cache
-def open_driver(device: int = 0, *, graphs: bool = False) -> CudaDriver:
+def open_driver(device: int = 0, *, graphs: bool = False, streams: bool = False) -> CudaDriver:
     """On a device of this machine, by its number among those that are visible (``CUDA_VISIBLE_DEVICES``); one
-    for all of a process's kernels. With ``graphs`` one that can capture: all are on one context.
+    for all of a process's kernels. With ``graphs`` one that can capture, with ``streams`` one that launches
+    into those of others: all are on one context.
 
     Raises :class:`LoadError` where there is none, or nothing that could reach it.
     """
     why = []
     for distribution, module, name in DRIVERS:
         try:
-            made: CudaDriver = getattr(importlib.import_module(module), name)(device)
-            if made.has_graphs or not graphs:
-                return made
-            why.append(f"{distribution}: it has no graphs")
+            made = _made(module, name, device)
         except Exception as error:  # libraries' errors share no base but Exception
             why.append(f"{distribution}: {first_line(error, 120)}")
+            continue
+        if graphs and not made.has_graphs:
+            why.append(f"{distribution}: it has no graphs")
+        elif streams and not launches_into_streams(made):
+            why.append(f"{distribution}: it launches into no stream but its own")
+        else:
+            return made
     raise LoadError(f"needs a CUDA device, and none can be used here ({'; '.join(why)})")
+
+
+@cache
+def _made(module: str, name: str, device: int) -> CudaDriver:
+    made: CudaDriver = getattr(importlib.import_module(module), name)(device)
+    return made

@@ -5,25 +5,21 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator, Value
-from opatlas.identity.strides import storage_elements
-from opatlas.load.buffers import check_array, check_layout, check_numbers, element_strides, empty
+from opatlas.load.buffers import check_array, check_numbers, empty, laid_out, storage_bytes
 from opatlas.load.cuda.allowance import capped_driver
-from opatlas.load.cuda.driver import CudaDriver
+from opatlas.load.cuda.device_buffer import DeviceArray, DeviceBuffer, flat
+from opatlas.load.cuda.driver import CudaDriver, StreamingDriver, launches_into_streams
 from opatlas.load.cuda.plan import Launch, LaunchArgument, LaunchPlan
-from opatlas.load.dtypes import numpy_dtype
 from opatlas.load.kernel import KernelFailed
 from opatlas.load.manifest import Manifest
-
-POISON = 0xFF  # in every byte: NaN in every floating type
-GUARD = 0xA5
-HOST_ALIGNMENT = 64
 
 
 class DeviceKernel:
@@ -31,7 +27,8 @@ class DeviceKernel:
 
     ``guard_bytes``: so many on both sides of every buffer that is made from then on, to see who writes
     beyond its own (:meth:`CudaBound.trespassed`). ``packed_bytes`` are buffers that its preparation fills
-    from the constants; ``workspace_bytes`` are nobody's between runs.
+    from the constants; ``workspace_bytes`` are nobody's between runs. ``results``: the operator's outputs as
+    they are written, which may say strides where the operator says none.
     """
 
     guard_bytes = 0
@@ -42,12 +39,14 @@ class DeviceKernel:
         self, operator: Operator, driver: CudaDriver | None, *, graphs: bool, alignment: int
     ) -> None:
         self.operator = operator
+        self.results: tuple[Value, ...] = operator.output_values
         self.graphs = graphs
-        self._alignment = alignment
+        self.alignment = alignment
         self.driver = driver or capped_driver(graphs=graphs)
         self._constants: dict[int, DeviceBuffer] | None = {} if not operator.constant_inputs else None
         self._packed: list[DeviceBuffer] = []
         self._bound: weakref.WeakSet[CudaBound] = weakref.WeakSet()
+        self._twin: DeviceKernel | None = None
         self._closed = False
 
     def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
@@ -72,18 +71,72 @@ class DeviceKernel:
         self.driver.synchronize()
         self._constants = kept
 
-    def bind(self, inputs: Mapping[int, Any]) -> CudaBound:
-        """Tie the inputs. What lies on the device already (``__cuda_array_interface__``: PyTorch, CuPy,
-        Numba) is read where it is; a NumPy array is copied there, now and whenever :meth:`CudaBound.upload`
-        says so, which is no part of a run."""
+    @property
+    def on_device(self) -> int:
+        """Which of the visible devices it computes on."""
+        return self.driver.number
+
+    @property
+    def takes_streams(self) -> bool:
+        """Whether it launches into streams that somebody else has made."""
+        try:
+            return launches_into_streams(self.driver) or bool(self._in_streams())
+        except LoadError:
+            return False
+
+    def bind(
+        self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: Any = None
+    ) -> CudaBound:
+        """Tie the inputs. What lies on the device already (:mod:`opatlas.load.cuda.resident`) is read where
+        it is; a NumPy array is copied there, now and whenever :meth:`CudaBound.upload` says so, which is no
+        part of a run. ``outputs``: arrays on the device that runs write; else they are the binding's.
+        ``stream``: what runs are launched into, a handle of the driver's
+        (``torch.cuda.current_stream().cuda_stream``); else the default one."""
         if self._constants is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
         self._must_be_open()
+        if stream is not None and not launches_into_streams(self.driver):
+            return self._in_streams().bind(inputs, outputs, stream=stream)
         numbers = self.operator.runtime_inputs
         check_numbers(numbers, inputs)
-        bound = CudaBound(self, {number: self._input(number, inputs[number]) for number in numbers})
+        brought = {number: self._input(number, inputs[number], stream) for number in numbers}
+        bound = CudaBound(self, brought, outputs, stream)
         self._bound.add(bound)
         return bound
+
+    def _in_streams(self) -> DeviceKernel:
+        """The same kernel with the same constants, by a driver that launches into the streams of others: this
+        one's has its own alone."""
+        if self._twin is None:
+            try:
+                driver = capped_driver(graphs=self.graphs, streams=True)
+            except LoadError as error:
+                raise LoadError(f"launching into a stream needs cuda-bindings; it {error}") from error
+            twin = copy(self)
+            twin.driver, twin._bound = driver, weakref.WeakSet()
+            twin._load()
+            self._twin = twin
+        return self._twin
+
+    def _load(self) -> None:
+        """Bring what runs to the device, by this kernel's driver."""
+
+    def fetched(self, given: Any, value: Value, name: str) -> np.ndarray:
+        """A copy on the host of what lies on the device."""
+        copy = empty(value, self.alignment)
+        there = DeviceBuffer.of_resident(self.driver, given, value, name, 1)
+        if there.nbytes:
+            self.driver.synchronize()
+            self.driver.to_host(flat(copy, there.nbytes), there.address)
+        return copy
+
+    def memory(self, value: Value, stream: Any = None) -> DeviceArray:
+        """An array on the device for such a value, of the driver's memory."""
+        return DeviceArray(DeviceBuffer(self.driver, storage_bytes(value), spoilt=False), value)
+
+    def resident(self, given: Any, value: Value, name: str, stream: Any = None) -> DeviceBuffer:
+        """What lies on the device, as a run takes it."""
+        return DeviceBuffer.of_resident(self.driver, given, value, name, self.alignment, stream)
 
     def tensors(self, inputs: Mapping[int, DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> LaunchTensors:
         """What a run's arguments are taken from."""
@@ -104,16 +157,13 @@ class DeviceKernel:
     def _unload(self) -> None:
         """Give back what was loaded."""
 
-    def _input(self, number: int, given: Any) -> DeviceBuffer:
+    def _input(self, number: int, given: Any, stream: Any = None) -> DeviceBuffer:
         value, name = self.operator.inputs[number], f"input {number}"
-        if isinstance(given, np.ndarray):
-            check_array(given, value, name)
-            buffer = self.buffer(_nbytes(value), given)
-            buffer.upload()
-            return buffer
-        buffer = DeviceBuffer.of_device(self.driver, given, value, name)
-        if buffer.address % self._alignment:
-            raise LoadError(f"{name} does not lie on a multiple of {self._alignment} bytes on the device")
+        if not isinstance(given, np.ndarray):
+            return self.resident(given, value, name, stream)
+        check_array(given, value, name)
+        buffer = self.buffer(storage_bytes(value), given)
+        buffer.upload()
         return buffer
 
     def _must_be_open(self) -> None:
@@ -121,6 +171,9 @@ class DeviceKernel:
             raise LoadError("the kernel was closed; load it again")
 
     def _forget_constants(self) -> None:
+        if self._twin is not None:
+            self._twin.close()
+            self._twin = None
         for bound in self._bound:
             bound.unbind()
         self._bound.clear()
@@ -142,7 +195,8 @@ class CudaKernel(DeviceKernel):
         self.workspace_bytes, self.packed_bytes = self.plan.workspace_bytes, self.plan.packed_bytes
         self.plan.check_device(self.driver.arch, self.driver.version)
         image = files[self.plan.module]
-        self._module: Any = self.driver.load(image + b"\0" if self.plan.is_ptx else image)
+        self._image = image + b"\0" if self.plan.is_ptx else image
+        self._load()
 
     def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
         return self._launchers(self.plan.run, tensors)
@@ -164,30 +218,67 @@ class CudaKernel(DeviceKernel):
             for one in launches
         ]
 
+    def _load(self) -> None:
+        self._module: Any = self.driver.load(self._image)
+
     def _unload(self) -> None:
         self.driver.unload(self._module)
         self._module = None
 
 
 class CudaBound:
-    """A kernel tied to its inputs. Its outputs are its own, on the device, and overwritten by every call.
+    """A kernel tied to its inputs. Its outputs are on the device, its own unless they were given, and
+    overwritten by every call.
 
     A call launches and returns; :meth:`synchronize` waits. Copies to and from the host are never part of a
     call."""
 
-    def __init__(self, kernel: DeviceKernel, inputs: Mapping[int, DeviceBuffer]) -> None:
+    def __init__(
+        self,
+        kernel: DeviceKernel,
+        inputs: Mapping[int, DeviceBuffer],
+        given: Sequence[Any] | None = None,
+        stream: Any = None,
+    ) -> None:
         self._driver = kernel.driver
+        self._driver_of_streams = None if stream is None else cast(StreamingDriver, kernel.driver)
+        self._stream = stream
         self._inputs = inputs
-        self._values = kernel.operator.output_values
-        self._outputs = [
-            kernel.buffer(_nbytes(value), empty(value, HOST_ALIGNMENT)) for value in self._values
-        ]
+        self._values = kernel.results
+        self._kernel, self._given = kernel, given
+        self._outputs = self._own_outputs(kernel) if given is None else self._residents(kernel, given)
         self._tensors = kernel.tensors(inputs, self._outputs)
         self._launches = kernel.run_launches(self._tensors)
         if kernel.graphs:
-            self._launches = [self._driver.capture(self)]
+            self._launches = [self._driver.capture(self._launch)]
+        if stream is not None:
+            self._driver.synchronize()  # buffers were spoilt in the default stream, for which no other waits
+
+    def _own_outputs(self, kernel: DeviceKernel) -> list[DeviceBuffer]:
+        sizes = [(value, storage_bytes(value)) for value in self._values]
+        return [
+            kernel.buffer(nbytes, laid_out(self._driver.host_memory(nbytes), value))
+            for value, nbytes in sizes
+        ]
+
+    def _residents(self, kernel: DeviceKernel, given: Sequence[Any]) -> list[DeviceBuffer]:
+        if len(given) != len(self._values):
+            raise LoadError(f"the operator has {len(self._values)} outputs; {len(given)} are given")
+        return [
+            kernel.resident(one, value, f"output {number}", self._stream)
+            for number, (one, value) in enumerate(zip(given, self._values, strict=True))
+        ]
 
     def __call__(self) -> None:
+        self._in_stream(self._launch)
+
+    def _in_stream(self, launch: Callable[[], None]) -> None:
+        if self._driver_of_streams is None:
+            launch()
+        else:
+            self._driver_of_streams.launch_in(self._stream, launch)
+
+    def _launch(self) -> None:
         for launch in self._launches:
             launch()
 
@@ -212,16 +303,40 @@ class CudaBound:
 
     def upload(self) -> None:
         """Bring the inputs that were given as NumPy arrays to the device again, as they are now."""
+        self._wait_for_own_stream()
         for buffer in self._inputs.values():
             buffer.upload()
 
-    def outputs(self) -> Sequence[np.ndarray]:
-        """Outputs of the latest call as NumPy arrays, which the next ``outputs`` overwrites."""
+    def outputs(self) -> Sequence[Any]:
+        """Outputs of the latest call as NumPy arrays, which the next ``outputs`` overwrites; those that were
+        given as they are."""
+        if self._given is not None:
+            return self._given
+        self._wait_for_own_stream()
         return [buffer.download() for buffer in self._outputs]
+
+    def _wait_for_own_stream(self) -> None:
+        """Copies are the default stream's, and wait for no other."""
+        if self._driver_of_streams is not None:
+            self._driver.synchronize()
 
     def device_outputs(self) -> Sequence[DeviceArray]:
         """The same where they lie, for ``torch.as_tensor`` and its like; wait for the call yourself."""
         return [DeviceArray(buffer, value) for buffer, value in zip(self._outputs, self._values, strict=True)]
+
+    def fresh_outputs(self, make: Callable[[Value], Any]) -> list[Any]:
+        """Copies of the same, the caller's own, in memory on the device that ``make`` gives for each.
+        Launched as a call is."""
+        made = [make(value) for value in self._values]
+        sources = [buffer for buffer in self._outputs if buffer.nbytes]
+        targets = [one for one in self._residents(self._kernel, made) if one.nbytes]
+
+        def copy() -> None:
+            for target, source in zip(targets, sources, strict=True):
+                self._driver.copy(target.address, source.address, source.nbytes)
+
+        self._in_stream(copy)
+        return made
 
     def poison(self) -> None:
         """Spoil the outputs, and the workspace too: it is nobody's between runs."""
@@ -251,95 +366,6 @@ def _closed() -> None:
     raise KernelFailed("the kernel was closed or got new constants; bind it again")
 
 
-class DeviceBuffer:
-    """Bytes on the device, freed with this object; or somebody else's, kept alive by it. ``host`` is the
-    array that they come from or go to."""
-
-    def __init__(
-        self, driver: CudaDriver, nbytes: int, host: np.ndarray | None = None, guard_bytes: int = 0
-    ) -> None:
-        self.driver = driver
-        self.nbytes = nbytes
-        self.address = 0
-        self._host = host
-        self._owner: Any = None
-        self._guards: list[tuple[int, int]] = []
-        if nbytes:
-            start = driver.allocate(nbytes + 2 * guard_bytes)
-            weakref.finalize(self, driver.free, start)
-            self.address = start + guard_bytes
-            self.spoil()  # what lay there before, perhaps in another process, tells nobody anything
-            if guard_bytes:
-                self._guards = [(start, guard_bytes), (self.address + nbytes, guard_bytes)]
-                for address, size in self._guards:
-                    driver.fill(address, size, GUARD)
-
-    @classmethod
-    def of_device(cls, driver: CudaDriver, given: Any, value: Value, name: str) -> DeviceBuffer:
-        """Raises :class:`LoadError` unless it is exactly what the operator states."""
-        said = getattr(given, "__cuda_array_interface__", None)
-        if not isinstance(said, dict):
-            raise LoadError(f"{name} is neither a NumPy array nor one on the device: {type(given).__name__}")
-        dtype, shape = np.dtype(said["typestr"]), tuple(said["shape"])
-        strides = said.get("strides")
-        if strides is None:
-            strides = tuple(stride * dtype.itemsize for stride in element_strides(Value(value.dtype, shape)))
-        check_layout(dtype, shape, tuple(strides), value, name)
-        made = cls(driver, 0)
-        made.nbytes, made.address, made._owner = _nbytes(value), int(said["data"][0]), given
-        return made
-
-    def spoil(self) -> None:
-        if self.nbytes:
-            self.driver.fill(self.address, self.nbytes, POISON)
-
-    def intact(self) -> bool:
-        """Whether its guards are as they were laid."""
-        for address, size in self._guards:
-            found = np.empty(size, np.uint8)
-            self.driver.to_host(found, address)
-            if (found != GUARD).any():
-                return False
-        return True
-
-    def upload(self) -> None:
-        if self._host is not None and self.nbytes:
-            self.driver.to_device(self.address, self._flat())
-
-    def download(self) -> np.ndarray:
-        assert self._host is not None
-        if self.nbytes:
-            self.driver.to_host(self._flat(), self.address)
-        return self._host
-
-    def _flat(self) -> np.ndarray:
-        """All that lies behind the host's array, the gaps between its elements too."""
-        assert self._host is not None
-        size = self._host.itemsize
-        return np.lib.stride_tricks.as_strided(self._host, (self.nbytes // size,), (size,))
-
-
-@dataclass(frozen=True)
-class DeviceArray:
-    """An output on the device, to be read without a copy."""
-
-    buffer: DeviceBuffer
-    value: Value
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        dtype = numpy_dtype(self.value.dtype)
-        strides = self.value.strides
-        return {
-            "version": 3,
-            "typestr": dtype.str,
-            "shape": self.value.shape,
-            "strides": strides and tuple(stride * dtype.itemsize for stride in strides),
-            "data": (self.buffer.address, False),
-            "stream": None,
-        }
-
-
 @dataclass(frozen=True)
 class LaunchTensors:
     """What arguments of launches name."""
@@ -364,9 +390,3 @@ class LaunchTensors:
         if argument.what == "input":
             return np.uint64(self.inputs[number].address)
         return np.uint64((self.outputs if argument.what == "output" else self.packed)[number].address)
-
-
-def _nbytes(value: Value) -> int:
-    if 0 in value.shape:
-        return 0
-    return storage_elements(value.shape, element_strides(value)) * numpy_dtype(value.dtype).itemsize

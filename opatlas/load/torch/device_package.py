@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +16,14 @@ from opatlas.load.buffers import check_arrays
 from opatlas.load.files import sealed_memory_file
 from opatlas.load.package import BUILT_FOR
 from opatlas.load.torch.module import buffer_name
-from opatlas.load.torch.on_device import DeviceTorchBound, allow_tf32, bound_there, bring
+from opatlas.load.torch.on_device import (
+    ComputesOnDevice,
+    DeviceTorchBound,
+    allow_tf32,
+    bound_there,
+    bring,
+    in_stream,
+)
 from opatlas.load.torch.ops.types import to_tensor
 
 
@@ -65,8 +72,8 @@ def open_kernel(operator: Operator, content: bytes, built_for: BuiltFor) -> Devi
     return DevicePackageKernel(operator, loader, built_for)
 
 
-class DevicePackageKernel:
-    """Launches on the stream that is PyTorch's current one when it is called."""
+class DevicePackageKernel(ComputesOnDevice):
+    """Launches on the stream that it is bound to, else on PyTorch's current one when it is called."""
 
     def __init__(self, operator: Operator, loader: Any, built_for: BuiltFor) -> None:
         self.operator, self.built_for = operator, built_for
@@ -91,19 +98,23 @@ class DevicePackageKernel:
                 raise LoadError(f"the package does not take its constants: {first_line(error)}") from error
         self._prepared = True
 
-    def bind(self, inputs: Mapping[int, Any]) -> DeviceTorchBound:
+    def bind(
+        self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: int | None = None
+    ) -> DeviceTorchBound:
         """As :meth:`opatlas.load.torch.on_device.DeviceTorchKernel.bind`."""
         if not self._prepared:
             if self.operator.constant_inputs:
                 raise LoadError("the operator has constant inputs: call prepare before bind")
             self.prepare({})
         run = self._loader.run
-        with torch.inference_mode():
+        with torch.inference_mode(), in_stream(self.device, stream):
             brought = bring(self.operator, inputs, self.device)
             arguments = [brought[number].tensor for number in self.operator.runtime_inputs]
             allow_tf32(self.built_for.tf32)
             how = asdict(self.built_for)
-            return bound_there(self.operator, self.device, how, lambda: list(run(arguments)), brought)
+            return bound_there(
+                self.operator, self.device, how, lambda: list(run(arguments)), brought, outputs, stream
+            )
 
     def close(self) -> None:
         self._loader = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from opatlas.identity.operator import Operator, Value
 from opatlas.identity.strides import storage_elements
 from opatlas.load.buffers import check_array, check_layout, check_numbers, element_strides
 from opatlas.load.cuda.driver import DeviceOutOfMemory
+from opatlas.load.cuda.staging import CopyHalves, PageLocked, Wait
 from opatlas.load.dtypes import extreme
 from opatlas.load.kernel import KernelFailed
 from opatlas.load.torch.graph import missing
-from opatlas.load.torch.ops.types import to_array, to_tensor
+from opatlas.load.torch.ops.types import TORCH_TYPES, to_array, to_tensor
 from opatlas.load.torch.recipe import TorchBound, TorchKernel
 
 
@@ -29,7 +31,34 @@ def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> DeviceTorchKer
     return DeviceTorchKernel(operator, recipe)
 
 
-class DeviceTorchKernel(TorchKernel):
+class ComputesOnDevice:
+    """What :class:`~opatlas.load.kernel.KernelOnDevice` has beside ``bind``, of a kernel of PyTorch's."""
+
+    operator: Operator
+    device: torch.device
+    alignment = 1
+    takes_streams = True
+
+    @property
+    def on_device(self) -> int | None:
+        """Which of the visible devices it computes on; None where the processor is the device."""
+        return torch.cuda.current_device() if self.device.type == "cuda" else None
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """Outputs as they are written."""
+        return self.operator.output_values
+
+    def fetched(self, given: Any, value: Value, name: str) -> np.ndarray:
+        """A copy on the host of what lies on the device."""
+        return to_array(_there(given, value, name, self.device).to("cpu", copy=True), value.dtype)
+
+    def memory(self, value: Value, stream: int | None = None) -> torch.Tensor:
+        """A tensor on the device for such a value."""
+        return tensor_for(value, self.device, stream)
+
+
+class DeviceTorchKernel(ComputesOnDevice, TorchKernel):
     """As :class:`TorchKernel`, on a device. With ``recipe["tf32"]`` products of float32 may round their
     operands."""
 
@@ -39,14 +68,17 @@ class DeviceTorchKernel(TorchKernel):
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise LoadError("needs a CUDA device, and PyTorch finds none here")
 
-    def bind(self, inputs: Mapping[int, Any]) -> DeviceTorchBound:
+    def bind(
+        self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: int | None = None
+    ) -> DeviceTorchBound:
         """NumPy arrays are copied to the device, now and by :meth:`DeviceTorchBound.upload`; what lies there
-        already is read where it is."""
+        already is read where it is. Results are copied into ``outputs`` that lie there. Runs are launched
+        into ``stream``, a handle of CUDA's; else into PyTorch's current one."""
         plan = self.plan()
-        with torch.inference_mode():
+        with torch.inference_mode(), in_stream(self.device, stream):
             brought = bring(self.operator, inputs, self.device)
             call = plan.bind({number: one.tensor for number, one in brought.items()})
-            return bound_there(self.operator, self.device, self.recipe, call, brought)
+            return bound_there(self.operator, self.device, self.recipe, call, brought, outputs, stream)
 
     def _constant(self, array: np.ndarray) -> torch.Tensor:
         return to_tensor(array).clone().to(self.device)
@@ -71,13 +103,54 @@ def bound_there(
     how: Mapping[str, Any],
     call: Callable[[], list[Any]],
     inputs: Mapping[int, DeviceInput],
+    outputs: Sequence[Any] | None = None,
+    stream: int | None = None,
 ) -> DeviceTorchBound:
     """``how`` says ``tf32`` and ``graphs``: with these the launches of ``call`` are captured now."""
-    tf32 = bool(how.get("tf32"))
-    if how.get("graphs"):
+    tf32, graphs = bool(how.get("tf32")), bool(how.get("graphs"))
+    if outputs is not None:
+        call = _into(_targets(operator, outputs, device), call)
+    if graphs:
         allow_tf32(tf32)
         call = captured(call, device)
-    return DeviceTorchBound(operator, device, tf32, call, inputs)
+    kept = graphs or outputs is not None
+    return DeviceTorchBound(operator, device, tf32, call, inputs, kept=kept, stream=stream)
+
+
+def in_stream(device: torch.device, stream: int | None) -> AbstractContextManager[Any]:
+    """What is launched within goes into this stream of CUDA's; None: into PyTorch's current one."""
+    if stream is None:
+        return nullcontext()
+    if device.type != "cuda":
+        raise LoadError(f"{device} has no streams")
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream, device))
+
+
+def tensor_for(value: Value, device: torch.device, stream: int | None = None) -> torch.Tensor:
+    """One that is first written in this stream: the allocator hands its memory on in that order."""
+    with in_stream(device, stream):
+        dtype = TORCH_TYPES[value.dtype]
+        return torch.empty_strided(value.shape, element_strides(value), dtype=dtype, device=device)
+
+
+def _targets(operator: Operator, outputs: Sequence[Any], device: torch.device) -> list[torch.Tensor]:
+    values = operator.output_values
+    if len(outputs) != len(values):
+        raise LoadError(f"the operator has {len(values)} outputs; {len(outputs)} are given")
+    return [
+        _there(one, value, f"output {number}", device)
+        for number, (one, value) in enumerate(zip(outputs, values, strict=True))
+    ]
+
+
+def _into(targets: Sequence[torch.Tensor], call: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
+    @torch.inference_mode()
+    def run() -> list[Any]:
+        for target, made in zip(targets, call(), strict=True):
+            target.copy_(made)
+        return list(targets)
+
+    return run
 
 
 def captured(call: Callable[[], list[Any]], device: torch.device) -> Callable[[], list[Any]]:
@@ -100,6 +173,35 @@ def captured(call: Callable[[], list[Any]], device: torch.device) -> Callable[[]
     return replay
 
 
+@cache
+def _pages(kind: str) -> PageLocked:
+    """Of all copies to and from devices of this kind; of no use where the processor is the device."""
+    return PageLocked(
+        lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=kind == "cuda").numpy()
+    )
+
+
+@cache
+def _staging(kind: str) -> CopyHalves:
+    return CopyHalves(_pages(kind))
+
+
+def _begin(there: torch.Tensor, to_device: bool, start: int, part: np.ndarray) -> Wait:
+    """Copy between these bytes of the host and those of ``there`` (bytes, too) from ``start`` on."""
+    here, there = torch.from_numpy(part), there[start : start + part.nbytes]
+    target, source = (there, here) if to_device else (here, there)
+    target.copy_(source, non_blocking=True)
+    if there.device.type != "cuda":
+        return _nothing
+    ended = torch.cuda.Event()
+    ended.record(torch.cuda.current_stream(there.device))
+    return ended.synchronize
+
+
+def _nothing() -> None:
+    """The processor has copied already."""
+
+
 class DeviceInput:
     """One input on the device, and the host's array that it is a copy of, if it is one."""
 
@@ -109,32 +211,54 @@ class DeviceInput:
             check_array(given, value, name)
             count = 0 if 0 in value.shape else storage_elements(value.shape, element_strides(value))
             self._host = torch.as_strided(to_tensor(given), (count,), (1,))
-            self._there = torch.empty_like(self._host, device=device)
-            self.tensor = torch.as_strided(self._there, value.shape, element_strides(value))
+            self._here = self._host.view(torch.uint8).numpy()
+            there = torch.empty_like(self._host, device=device)
+            self._there = there.view(torch.uint8)
+            self.tensor = torch.as_strided(there, value.shape, element_strides(value))
             self.upload()
             return
-        try:
-            self.tensor = torch.as_tensor(given, device=device)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise LoadError(f"{name} cannot be read on {device}: {first_line(error)}") from error
-        size = self.tensor.element_size()
-        strides = tuple(stride * size for stride in self.tensor.stride())
-        found = to_array(self.tensor.new_empty(0, device="cpu"), value.dtype).dtype
-        check_layout(found, tuple(self.tensor.shape), strides, value, name)
+        self.tensor = _there(given, value, name, device)
 
     @torch.inference_mode()
     def upload(self) -> None:
         if self._host is not None:
-            self._there.copy_(self._host)
+            _staging(self._there.device.type).to_device(self._here, partial(_begin, self._there, True))
 
     @torch.inference_mode()
     def download(self) -> None:
         if self._host is not None:
-            self._host.copy_(self._there)
+            _staging(self._there.device.type).to_host(self._here, partial(_begin, self._there, False))
+
+
+def _there(given: Any, value: Value, name: str, device: torch.device) -> torch.Tensor:
+    """What lies on the device, where it lies. Raises :class:`LoadError` unless the operator says so."""
+    try:
+        tensor = _as_it_lies(given, device)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise LoadError(f"{name} cannot be read on {device}: {first_line(error)}") from error
+    here = torch.cuda.current_device() if device.type == "cuda" else None
+    if tensor.device.type != device.type or (here is not None and tensor.device.index != here):
+        raise LoadError(f"{name} lies on {tensor.device}, and what reads it runs on {device}")
+    size = tensor.element_size()
+    strides = tuple(stride * size for stride in tensor.stride())
+    found = to_array(tensor.new_empty(0, device="cpu"), value.dtype).dtype
+    check_layout(found, tuple(tensor.shape), strides, value, name)
+    return tensor
+
+
+def _as_it_lies(given: Any, device: torch.device) -> torch.Tensor:
+    if isinstance(given, torch.Tensor):
+        return given.detach()
+    if hasattr(given, "__dlpack__"):
+        return torch.from_dlpack(given)
+    if hasattr(given, "__cuda_array_interface__"):
+        return torch.as_tensor(given, device=device)
+    raise TypeError(f"{type(given).__name__} has neither DLPack nor __cuda_array_interface__")
 
 
 class DeviceTorchBound(TorchBound):
-    """A call launches and returns; :meth:`synchronize` waits. Copies are never part of a call."""
+    """A call launches and returns; :meth:`synchronize` waits. Copies are never part of a call. ``kept``:
+    results lie where those of the call before lay."""
 
     def __init__(
         self,
@@ -143,17 +267,26 @@ class DeviceTorchBound(TorchBound):
         tf32: bool,
         call: Callable[[], list[Any]],
         inputs: Mapping[int, DeviceInput],
+        *,
+        kept: bool = False,
+        stream: int | None = None,
     ) -> None:
         super().__init__(operator, call, {number: one.tensor for number, one in inputs.items()})
         self._device = device
         self._tf32 = tf32
+        self._kept, self._stream = kept, stream
         self._brought = inputs
+        self._fetched: dict[int, torch.Tensor] = {}
         self._arrays: Sequence[np.ndarray] = ()
 
     def __call__(self) -> None:
         allow_tf32(self._tf32)
         try:
-            super().__call__()
+            if self._stream is None:
+                super().__call__()
+            else:
+                with in_stream(self._device, self._stream):
+                    super().__call__()
         except KernelFailed as error:
             if isinstance(error.__cause__, torch.OutOfMemoryError):
                 raise DeviceOutOfMemory(str(error)) from error
@@ -193,13 +326,35 @@ class DeviceTorchBound(TorchBound):
         for one in self._brought.values():
             one.download()
 
+    @torch.inference_mode()
     def outputs(self) -> Sequence[np.ndarray]:
+        """Outputs of the latest call, which the next ``outputs`` overwrites."""
         self.synchronize()
         self._arrays = [
-            to_array(tensor.cpu(), value.dtype)
-            for tensor, value in zip(self._results(), self._values, strict=True)
+            to_array(self._on_host(number, tensor).copy_(tensor), value.dtype)
+            for number, (tensor, value) in enumerate(zip(self._results(), self._values, strict=True))
         ]
         return self._arrays
+
+    def fresh_outputs(self, make: Callable[[Value], Any]) -> list[torch.Tensor]:
+        """Outputs of the latest call, the caller's own: copies where the next call would overwrite them, or
+        where they are an input's memory. Nothing is made by ``make``: a call has made them."""
+        with in_stream(self._device, self._stream):
+            return [
+                tensor.clone() if self._kept or self._is_an_input(tensor) else tensor
+                for tensor in self._results()
+            ]
+
+    def _is_an_input(self, tensor: torch.Tensor) -> bool:
+        return tensor.untyped_storage().data_ptr() in self._inputs
+
+    def _on_host(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
+        """Where the output goes on the host, laid out as it is if it has no gaps."""
+        if number not in self._fetched:
+            strides = torch.empty_like(tensor, device="meta").stride()
+            memory = torch.from_numpy(_pages(self._device.type).memory(tensor.nbytes))
+            self._fetched[number] = memory.view(tensor.dtype).as_strided(tensor.shape, strides)
+        return self._fetched[number]
 
     @torch.inference_mode()
     def send_outputs(self) -> None:
@@ -213,7 +368,7 @@ class DeviceTorchBound(TorchBound):
     @torch.inference_mode()
     def poison(self) -> None:
         for tensor, value in zip(self._result or (), self._values, strict=False):
-            if tensor.untyped_storage().data_ptr() not in self._inputs and tensor.numel():
+            if not self._is_an_input(tensor) and tensor.numel():
                 array = to_array(tensor.new_empty((), device="cpu"), value.dtype)
                 array[...] = extreme(array.dtype)
                 tensor.copy_(to_tensor(array))

@@ -40,7 +40,7 @@ def test_a_withheld_hit_is_said_with_count_and_price_on_job_operator_and_overvie
         text = text_of(mine.get(path))
         assert said in text and "0.02 EUR" in text, path
         assert ("Pay to open" in text) == (role == "billing"), path
-    covered = "25% of its calls would hit now; 75% withheld until paid"
+    covered = "25 % of its calls would hit now; 75 % withheld until paid"
     assert covered in text_of(member_client(tenant, "operator").get(f"/jobs/{job.pk}/"))
 
 
@@ -78,7 +78,7 @@ def test_a_model_is_not_covered_by_what_it_does_not_get(tenant, job, credit):  #
     assert "0.02 EUR" in next(one.reason for one in report.rows if one.status == "withheld")
     assert report.totals.hit_share == 0.25
     page = text_of(member_client(tenant, "viewer").get(f"/models/{row.pk}/"))
-    assert "75% withheld until paid" in page
+    assert "75 % withheld until paid" in page
     credit(1, to=tenant)
     assert {one.status for one in ingest.model_report(row).rows} == {"hit"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.browser.conftest import open_window
-from tests.dashboard.serving import log_in, serving
+from tests.dashboard.serving import copied, log_in, serving
 from tests.tuning.live import Live
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
@@ -56,9 +56,8 @@ def test_from_the_login_to_the_first_result(live_service: Live, chromium: Any) -
         # The operator that has a result says so, and how to ask for it.
         page.goto(f"/operators/{first.operator.key}/")
         assert "eager" in page.locator("main").inner_text()
-        page.locator("button[data-copy=use-curl]").click()
-        copied = page.evaluate("navigator.clipboard.readText()")
-        assert copied.startswith("curl ") and first.operator.key in copied and url in copied
+        curl = copied(page, "use-curl")
+        assert curl.startswith("curl ") and first.operator.key in curl and url in curl
 
         # And the overview counts it.
         page.goto("/")

@@ -208,7 +208,9 @@ def tab_through(page: Any, path: str) -> None:
     assert len(seen) >= wanted, f"{len(seen)} of {wanted} controls of {path} are reached"
 
 
-def test_slash_searches_and_escape_closes_menus(admin: Any, window: Callable[..., Watched]) -> None:
+def test_keys_search_and_a_telephone_shows_which_page_is_open(
+    admin: Any, window: Callable[..., Watched]
+) -> None:
     full_catalogue(hours=3)
     page = window("admin").page
     page.goto("/operators/")
@@ -219,3 +221,12 @@ def test_slash_searches_and_escape_closes_menus(admin: Any, window: Callable[...
     assert page.get_by_role("button", name="Log out").is_visible()
     page.keyboard.press("Escape")
     assert not page.get_by_role("button", name="Log out").is_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("disk room")
+    until(page, "document.querySelector('#found a')?.innerText.startsWith('Growth')")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/growth/")
+    page.set_viewport_size({"width": 360, "height": 780})
+    page.reload()
+    at = page.locator(".nav a[aria-current]").bounding_box()
+    assert at["x"] >= 0 and at["x"] + at["width"] <= 360

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from opatlas.identity import detect_target, parse_operator
-from tests.dashboard.serving import log_in, serving
+from tests.dashboard.serving import follow, log_in, serving
 from tests.tuning.live import Live, look_up
 from tuning.kernels.shipped import examples
 from tuning.routes.manual.cpp import missing_features
@@ -74,7 +74,7 @@ def test_submit_measure_approve_win_or_lose_and_revoke(live_service: Live, chrom
         version = KernelVersion.objects.get()
         grace.goto("/kernels/")
         assert "1 waits for your decision" in grace.locator("main").inner_text()
-        grace.get_by_role("link", name="my-softmax").click()
+        follow(grace, grace.get_by_role("link", name="my-softmax"))
         grace.locator("#decision summary").click()
         for piece in grace.locator("[name=looked_at]").all():
             piece.check()

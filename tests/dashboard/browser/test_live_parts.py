@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from tests.dashboard.factory import full_catalogue
-from tests.dashboard.serving import log_in, until
+from tests.dashboard.serving import follow, log_in, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -47,7 +47,7 @@ def test_filters_and_orders_go_to_the_url_and_come_back_from_it(page: Any) -> No
     page.keyboard.press("/")
     page.keyboard.type("softmax")
     page.wait_for_url("**q=softmax**")
-    assert page.locator("#results tbody tr").count() == 3
+    until(page, "document.querySelectorAll('#results tbody tr').length === 3")
     page.select_option("#status", "failed")
     page.wait_for_url("**status=failed**")
     until(page, "document.querySelectorAll('#results tbody tr').length === 1")
@@ -89,11 +89,11 @@ def test_pages_work_without_scripts(chromium: Any, live_server: Any) -> None:
     log_in(page, "admin")
     page.goto("/operators/")
     page.fill("#q", "matmul")
-    page.get_by_role("button", name="Apply").click()
+    follow(page, page.get_by_role("button", name="Apply"))
     assert "q=matmul" in page.url
     assert page.locator("#results tbody tr").count() == 4
     page.goto("/models/")
-    page.locator(".row-link").first.click()
-    page.locator("#live tbody tr").first.wait_for()
+    follow(page, page.locator(".row-link").first)
+    assert page.locator("#live tbody tr").count()
     assert not page.locator(".chart").first.is_visible()  # no empty frames: the tables tell it
     context.close()

@@ -15,6 +15,7 @@ from tests.catalog import making
 from tests.catalog.conftest import place_of, put, setting, target  # noqa: F401
 from tests.dashboard.billing.conftest import own_state, price  # noqa: F401
 from tests.dashboard.browser.conftest import Watched
+from tests.dashboard.serving import follow
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -50,8 +51,7 @@ def test_withheld_until_it_is_paid_for(
     page.goto(f"/operators/{made.operator.key}/")
     text = page.locator("main").inner_text()
     assert "2.00×" in text or "2.0×" in text  # times and speed-up are open
-    prompt = page.get_by_role("link", name="Pay", exact=True).first
-    prompt.click()
+    follow(page, page.get_by_role("link", name="Pay", exact=True).first)
     assert "/billing/" in page.url
     assert account.reference in page.locator("main").inner_text()  # what a payment names
 

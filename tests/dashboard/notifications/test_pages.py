@@ -1,8 +1,11 @@
 """The inbox, subscriptions and devices, as a browser without JavaScript meets them."""
 
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from catalog.registry import default_organisation
 from dashboard.notifications.find.gathering import gather
@@ -41,6 +44,21 @@ def test_unread_ones_come_first_and_are_counted_on_every_page(world, client):
         '<span class="count">1<span class="visually-hidden"> unread</span></span>'
         in client.get("/operators/").content.decode()
     )
+
+
+def test_pages_of_the_inbox_follow_each_other(world, client, monkeypatch):
+    """Unread ones, then read ones, each the newest first: on whichever page the one list ends."""
+    monkeypatch.setattr("dashboard.web.paging.PAGE_SIZE", 2)
+    world.watch()
+    routes = ("eager", "onednn", "mkl", "openblas", "tvm", "halide", "xla")
+    numbers = [happen(world, route).pk for route in routes]
+    read = {numbers[1], numbers[2], numbers[6]}
+    Notification.objects.filter(pk__in=read).update(read_at=timezone.now())
+    pages = [client.get(f"{INBOX}?page={page}").content.decode() for page in (1, 2, 3, 4)]
+    shown = [[int(pk) for pk in re.findall(r'id="notification-(\d+)"', page)] for page in pages]
+    wanted = sorted(numbers, key=lambda pk: (pk in read, -pk))
+    assert shown == [wanted[:2], wanted[2:4], wanted[4:6], wanted[6:]]
+    assert "5–6 of 7 notifications" in pages[2]
 
 
 def test_opening_one_reads_it_and_leads_to_what_it_is_about(world, client):

@@ -26,6 +26,8 @@ def test_operators_jobs_kernels_pages_and_actions_are_found(pages: Client, catal
     assert {kind for kind, _ in found(pages, "conv 64x64")} == {"operator"}
     assert ("kernel", "softmax-avx2") in found(pages, "softmax")
     assert found(pages, "audit") == [("page", "Audit log")]
+    assert found(pages, "tariff") == [("page", "Prices")]
+    assert found(pages, "openapi") == [("page", "The whole API")]
     assert ("action", "Submit a kernel") in found(pages, "submit")
     assert found(pages, "nothing like this at all") == []
     part = pages.get("/find/", {"q": "audit"}, headers={"HX-Request": "true"}).content.decode()
@@ -36,10 +38,10 @@ def test_nobody_finds_what_is_another_organisations(catalogue: Factory) -> None:
     stranger = member_client(Organisation.objects.create(name="a stranger"), "viewer")
     mine = Job.objects.order_by("pk")[0]
     assert not [title for kind, title in found(stranger, mine.name) if kind in ("job", "model")]
-    assert found(stranger, "audit") == []
+    assert found(stranger, "audit") == found(stranger, "tariff") == []
 
 
-def test_the_navigation_has_four_groups_and_says_how_many_kernels_wait(
+def test_the_navigation_has_four_groups_says_how_many_kernels_wait_and_marks_one_page(
     pages: Client, catalogue: Factory
 ) -> None:
     gallery(catalogue)
@@ -49,5 +51,14 @@ def test_the_navigation_has_four_groups_and_says_how_many_kernels_wait(
         "Catalogue", "Work", "Money", "Administration",
     ]  # fmt: skip
     assert re.search(r'Kernels<span class="unread"><span class="count">\d+<', nav)
+    marked = re.compile(r'href="([^"]+)" aria-current="(page|true)"><svg')
+    for path, sections in (
+        ("/", [("/", "page")]),
+        ("/billing/ledger/", [("/billing/ledger/", "page")]),
+        ("/billing/prices/", [("/billing/", "true")]),
+        ("/compare/", [("/environments/", "true")]),
+        ("/definitions/", []),
+    ):
+        assert marked.findall(pages.get(path).content.decode().split("</nav>")[0]) == sections, path
     viewer = member_client(Organisation.objects.create(name="readers"), "viewer").get("/").content.decode()
     assert "wait for your decision" not in viewer and "Money" not in viewer.split("</nav>")[0]

@@ -9,9 +9,14 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from catalog import models as c
+from catalog.models import Organisation, Role
+from catalog.people.own_keys import scopes_within
 from catalog.registry import default_organisation
+from catalog.viewing import MAY
 from tests.dashboard.factory import Factory
 from tests.dashboard.kernels import FASTER, SOURCE, approve, evaluated, gallery, person, submitted
+from tests.dashboard.people import member_client
+from tests.databases import ROOT
 from tuning.kernels import services
 from tuning.kernels.dossier import Dossier
 from tuning.kernels.models import Kernel, KernelDecision, KernelEvaluation, KernelVersion
@@ -336,6 +341,23 @@ def test_what_was_typed_is_text_on_pages(ada: User) -> None:
 def test_an_empty_list_says_how_to_begin(ada: User) -> None:
     default_organisation()
     assert "No kernel was submitted yet" in browser(ada).get("/kernels/").content.decode()
+
+
+def test_who_may_submit_is_the_same_by_page_search_and_key_and_in_the_documentation(db: None) -> None:
+    tenant = Organisation.objects.create(name="Tenant")
+    told = (ROOT / "docs" / "kernels.md").read_text().partition("submit kernels")[0]
+    for role in Role:
+        client = member_client(tenant, role)
+        allowed = "kernels" in scopes_within(MAY[role])
+        assert client.get("/kernels/submit/").status_code == (200 if allowed else 403), role
+        for path in ("/kernels/", "/find/?q=submit"):
+            assert ("/kernels/submit/" in client.get(path).content.decode()) == allowed, (role, path)
+        assert ({Role.ADMIN: "administrators"}.get(role, f"{role}s") in told) == allowed, role
+
+
+def test_an_empty_form_is_refused_field_by_field(ada: User) -> None:
+    answer = browser(ada).post("/kernels/submit/")
+    assert answer.status_code == 400 and {"name", "source", "licence"} <= set(answer.context["form"].errors)
 
 
 def test_everything_that_is_wrong_is_said_at_once(ada: User) -> None:

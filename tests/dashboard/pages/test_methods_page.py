@@ -223,8 +223,12 @@ def test_what_cannot_be_compared_is_said(pages: Client, upgraded: tuple[Factory,
     assert "Choose two environments that have evidence" in text(pages, "/compare/?target=none&a=%00")
 
 
-def test_without_anything_measured(pages: Client) -> None:
+def test_nobody_is_invited_to_choose_two_environments_where_there_are_none(pages: Client) -> None:
     assert "Nothing measured yet" in text(pages, "/compare/")
+    factory = Factory()
+    factory.implement(factory.operator("Relu", "Relu 64 float32"))
+    html = text(pages, "/compare/")
+    assert "evidence of one environment only" in html and 'name="a"' not in html
 
 
 def test_a_longer_comparison_takes_no_more_queries(

@@ -73,6 +73,23 @@ def test_each_method_is_compared_with_the_best_in_words(pages: Client, explored:
         )
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("at=0-0", "There is no place “0-0” of this operator."),
+        ("race=0", "There is no race “0” of this operator here."),
+        ("implementation=0", "There is no implementation “0” of this operator here."),
+        ("status=good", "There is no status “good”: it is one of"),
+        ("route=tvmm", "There is no route “tvmm”: it is one of"),
+    ],
+)
+def test_what_its_address_asks_for_in_vain_is_said(
+    pages: Client, explored: c.Operator, asked: str, said: str
+) -> None:
+    assert said in text(pages, f"/operators/{explored.key}/?{asked}")
+    assert said not in text(pages, f"/operators/{explored.key}/")
+
+
 def test_it_opens_with_how_to_use_it_there(pages: Client, explored: c.Operator) -> None:
     best = c.Best.objects.filter(operator=explored, rank=0).select_related("target", "setting").get()
     said = Setting(threads=3, cache="cold")

@@ -16,11 +16,12 @@ from django.utils import timezone
 
 from catalog import models as c
 from catalog.rollups.rollups import refresh_rollups
+from dashboard.notifications.models import Alert
 from dashboard.pages.overview.overview import CHANGES_SHOWN
 from dashboard.run import troubles
 from tests.dashboard.factory import Factory, resnet_operators
 from tests.figures.traffic_rows import lookups_of, messy_traffic
-from tuning.models import Revalidation, Worker
+from tuning.models import Pause, Revalidation, Worker
 from tuning.statistics import paid_back
 
 
@@ -70,7 +71,7 @@ def test_what_exploring_returned_within_its_first_hour_is_a_time(
     pages: Client, catalogue: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     young = paid_back.PaidBack(explored=9, spent_s=3600.0, saved_s=0.008064)
-    monkeypatch.setattr(paid_back, "both", lambda viewer, range_: (young, {}))
+    monkeypatch.setattr(paid_back, "both", lambda *_: (young, {}))
     html = pages.get("/").content.decode()
     assert "<dd>−1 h 0 min</dd><dd>8.06 ms saved, 1 h 0 min of" in html
 
@@ -154,6 +155,7 @@ def words(answer) -> str:
 def test_silent_workers_and_what_happened_to_processes_are_said_in_words(pages, trouble, path) -> None:
     said = words(pages.get(path))
     assert "Nobody explores for" in said and "there is no other" in said
+    assert "None is there now." in said and ("3 silent workers" in said) == (path == "/")  # folded there
     assert (
         "The process web of this machine was killed by SIGKILL" in said and "and was started again." in said
     )
@@ -169,9 +171,47 @@ def test_where_all_is_well_it_says_so(pages, catalogue, configure, tmp_path) -> 
     configure(home=tmp_path)
     Worker.objects.update(last_seen_at=timezone.now(), stopped_at=None)
     said = words(pages.get("/"))
-    assert "Nobody explores" not in said and re.search(r"All well\. \d+% of the lookups hit", said)
-    Worker.objects.update(last_seen_at=timezone.now() - timedelta(minutes=3))
+    assert "Nobody explores" not in said and re.search(r"All well\. \d+ % of the lookups hit", said)
+    assert "3 on cpu.zen3." in said
+    pause = Pause.objects.create(capability="*", reason="a new disk")
+    said = words(pages.get("/"))
+    assert "Every queue is paused just now: a new disk." in said and "All well" not in said
+    pause.delete()
+    now = timezone.now()
+    alert = Alert.objects.create(
+        rule="hits_falling", cause="hits_falling:", severity="warning", state="acknowledged", text="t",
+        path="/", fired_at=now, seen_at=now,
+    )  # fmt: skip
+    said = words(pages.get("/"))
+    assert "1 alert that somebody has taken up goes on." in said and "All well" not in said
+    alert.delete()
+    assert "All well" in words(pages.get("/"))
+    Worker.objects.update(last_seen_at=now - timedelta(minutes=3))
     assert "All well" not in words(pages.get("/"))
+
+
+def test_routes_that_began_to_fail_since_yesterday_are_said(pages, reader, db) -> None:
+    now, factory = timezone.now(), Factory()
+    factory.operator("Relu", "Relu 64 float32")
+    rows = {}
+    for route, hours, over in (("xla", 30, None), ("halide", 5, 1), ("tvm", 2, None)):
+        since = now - timedelta(hours=hours)
+        facts = {"capability": "cpu.zen3", "route": route, "trials": 9, "operators": 4, "status": "crashed",
+                 "reason": "no compiler", "since": since.isoformat()}  # fmt: skip
+        ended = now - timedelta(hours=over) if over else None
+        rows[route] = Alert.objects.create(
+            rule="failing", cause=f"failing:{factory.target.pk}:{route}", severity="error", text="t",
+            path="/", facts=facts, fired_at=since, seen_at=now, ended_at=ended,
+            state="resolved" if over else "firing",
+        )  # fmt: skip
+    page = pages.get("/").content.decode()
+    changed = page[page.index('id="changed-title"') :].partition("</section>")[0]
+    said = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", changed))
+    assert "0 new bests, 0 withdrawn, 2 routes began to fail." in said
+    assert said.index("halide on cpu.zen3") > said.index("tvm on cpu.zen3") and "xla" not in said
+    assert "since 5 h ago, until 1 h ago: no compiler" in said and "works again" in said
+    assert f'href="/alerts/{rows["tvm"].pk}/"' in changed
+    assert "began to fail" not in words(reader.get("/"))  # the host's affair
 
 
 def test_what_changed_since_yesterday_is_said(pages, db) -> None:

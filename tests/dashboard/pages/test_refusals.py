@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.test import Client
@@ -65,29 +66,58 @@ def links_of(page: str) -> Iterator[str]:
     for href in re.findall(r'<a [^>]*href="([^"#][^"]*)"', page):
         parts = urlsplit(unescape(href))
         if not parts.netloc and parts.path.startswith("/") and "export=" not in parts.query:
-            yield parts.path
+            yield parts._replace(fragment="").geturl()
+
+
+def forms_of(page: str, path: str) -> Iterator[str]:
+    """Where its forms are sent to; who logs out sees nothing further."""
+    for form in re.findall(r'<form [^>]*method="post"[^>]*>', page):
+        action = re.search(r'action="([^"]*)"', form)
+        sent_to = unescape(action[1]) if action else path
+        if sent_to != "/logout/":
+            yield sent_to
+
+
+def kind_of(path: str) -> tuple[str, ...]:
+    """The view, and the names of what it is asked: one link of each kind is enough."""
+    parts = urlsplit(path)
+    return (resolve(parts.path).view_name, *sorted(parse_qs(parts.query)))
 
 
 @pytest.mark.parametrize(("role", "of"), [("viewer", "tenant"), ("viewer", "host"), ("billing", "tenant")])
-def test_no_link_leads_to_a_refusal(catalogue: Factory, role: str, of: str) -> None:
+def test_nothing_that_is_offered_is_refused(catalogue: Factory, role: str, of: str) -> None:
+    """No link leads to a refusal or to a page that does not know what it is asked; no form is refused."""
     gallery(catalogue)
     bills(catalogue, days=2)
     organisation = catalogue.organisation if of == "host" else Organisation.objects.get(name="Tenant Works")
     client = member_client(organisation, role)
-    led: dict[str, tuple[str, str]] = {}  # one link to each view is enough
+    led: dict[tuple[str, ...], tuple[str, str]] = {}
+    sent: dict[tuple[str, ...], tuple[str, str]] = {}
     for path in page_paths().values():
         answer = client.get(path)
         if answer.status_code != 200 or not answer.headers["Content-Type"].startswith("text/html"):
             continue
-        for href in links_of(answer.content.decode()):
-            try:
-                led.setdefault(resolve(href).view_name or href, (href, path))
-            except Resolver404:
-                pytest.fail(f"{path} leads to {href}, which is nowhere")
-    assert len(led) > 15
-    refused = {
-        f"{path} → {href}": client.get(href).status_code
-        for href, path in led.values()
-        if client.get(href).status_code in (403, 404, 405)
-    }
-    assert not refused
+        html = answer.content.decode()
+        for kinds, addresses in ((led, links_of(html)), (sent, forms_of(html, path))):
+            for address in addresses:
+                try:
+                    kinds.setdefault(kind_of(address), (address, path))
+                except Resolver404:
+                    pytest.fail(f"{path} leads to {address}, which is nowhere")
+    assert len(led) > 15 and len(sent) > 5
+    refused = [line for href, path in led.values() for line in wrong_with(client.get(href), href, path)]
+    refused += [line for to, path in sent.values() for line in wrong_with(client.post(to), to, path)]
+    assert not refused, "\n".join(refused)
+
+
+def wrong_with(answer: Any, address: str, path: str) -> Iterator[str]:
+    """Of what a link or an empty form of ``path`` led to. That a form names nothing is no refusal."""
+    if answer.status_code in (403, 405) or answer.status_code >= 500:
+        yield f"{path} → {address}: {answer.status_code}"
+    if answer.request["REQUEST_METHOD"] == "POST":
+        if "/login/" in answer.headers.get("Location", ""):
+            yield f"{path} → {address} asks for a login"
+    elif answer.status_code == 404:
+        yield f"{path} → {address}: 404"
+    elif not answer.streaming and b"This page has no filter" in answer.content:
+        yield f"{path} → {address} asks for what there is not"

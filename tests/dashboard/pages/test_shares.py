@@ -26,13 +26,13 @@ def two(catalogue: Factory, tenant: Any) -> Any:
 
 def test_shares_are_said_in_words(pages: Client, two: Any) -> None:
     html = pages.get("/queues/").content.decode()
-    assert "Had 75% lately, where 50% are due to it: the others go before it." in html
-    assert "Had 25% lately, and 50% are due to it: it goes before the others." in html
+    assert "Had 75 % lately, where 50 % are due to it: the others go before it." in html
+    assert "Had 25 % lately, and 50 % are due to it: it goes before the others." in html
 
 
 def test_a_weight_changes_what_is_due(pages: Client, two: Any) -> None:
     answer = pages.post("/queues/weight/", {"organisation": two.pk, "weight": "3"}, follow=True)
-    assert "75% are due to it" in answer.content.decode()
+    assert "75 % are due to it" in answer.content.decode()
     assert {row.name: row.due for row in organisations_shares()}[two.name] == 0.75
 
 

@@ -11,9 +11,10 @@ from django.test import Client
 
 from catalog import models as c
 from tests.dashboard.factory import GPU_ROUTES, Factory, on_a_gpu
+from tuning.api.trials import TrialAnswer
 from tuning.api.workers import WorkerStatisticsSerializer
-from tuning.models import Worker
-from tuning.statistics.workers import workers
+from tuning.models import Trial, Worker
+from tuning.statistics.workers import fleet, workers
 
 H100 = "cuda.sm_90 (NVIDIA H100 80GB HBM3)"
 
@@ -66,7 +67,20 @@ def test_workers_show_device_memory_and_clocks(pages: Client, there: Factory) ->
     assert "nvidia-ml-py is not installed" in pages.get("/queues/").content.decode()
 
 
+def test_trials_on_a_device_say_what_their_copies_took(pages: Client, there: Factory) -> None:
+    trial = Trial.objects.filter(status="ok").latest("pk")
+    Trial.objects.filter(pk=trial.pk).update(device={"upload_us": 412.0, "download_us": 96.4})
+    path = f"/explorations/{trial.exploration_id}/"
+    assert pages.get(path).content.decode().count("copies: 412 µs in, 96.4 µs out") == 1
+    rows = rows_of(pages, path, "trials")
+    assert {row["id"]: (row["upload_us"], row["download_us"]) for row in rows if row["upload_us"]} == {
+        trial.pk: (412.0, 96.4)
+    }
+    (told,) = [one for one in TrialAnswer(Trial.objects.all(), many=True).data if one["device"]]
+    assert told["device"] == {"upload_us": 412.0, "download_us": 96.4}
+
+
 def test_rest_tells_the_same_of_workers(there: Factory) -> None:
-    (told,) = [one for one in WorkerStatisticsSerializer(workers(), many=True).data if one["device"]]
+    (told,) = [one for one in WorkerStatisticsSerializer(workers(fleet()), many=True).data if one["device"]]
     assert (told["device"], told["device_memory_bytes"]) == ("cuda:0", 85520809984)
     assert told["device_state"]["sm_mhz"] == 1755

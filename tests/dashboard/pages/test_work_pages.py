@@ -34,6 +34,17 @@ def tenant_operator(db: None) -> tuple[c.Organisation, Client]:
     return organisation, member_client(organisation, c.Role.OPERATOR, "tina")
 
 
+def test_every_figure_of_a_job_says_of_which_time_it_is(pages: Client, catalogue: Factory) -> None:
+    job = c.Job.objects.get(name="nightly-train", organisation=catalogue.organisation)
+    page = text_of(pages, f"/jobs/{job.pk}/?range=30d")
+    figures = page[page.index('<dl class="figures">') :].partition("</dl>")[0]
+    said = [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<dt>(.*?)</dt>", figures)]
+    assert {one.rpartition(", ")[2] for one in said} == {"in all", "now", "30d"}, said
+    titles = [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<h2[^>]*>(.*?)</h2>", page)]
+    timed = ("in all", "now", "30d", "since the beginning")
+    assert all(one.endswith(timed) for one in titles), titles
+
+
 def test_every_page_of_the_part_answers(pages: Client, catalogue: Factory) -> None:
     job = c.Job.objects.get(name="nightly-train")
     for path in (
@@ -243,7 +254,7 @@ def test_a_job_says_who_answered_and_what_was_fetched_for_later(pages: Client, d
         ("memory", 0, 50), ("machine", 50, 20), ("service", 70, 10), ("missed", 80, 10), ("unasked", 90, 10),
         ("used", 0, 75), ("wasted", 75, 25),
     ]  # fmt: skip
-    for words in ("<dd>80%</dd>", "<dd>70%</dd>", "<strong>4</strong>", "<strong>4.00 kB</strong>"):
+    for words in ("<dd>80 %</dd>", "<dd>70 %</dd>", "<strong>4</strong>", "<strong>4.00 kB</strong>"):
         assert words in html, words
 
     def rows(table: str, of: str = path) -> Any:

@@ -59,7 +59,8 @@ class StoryTeller:
         until(page, "!document.querySelector('.chart.waiting')")
         PICTURES.mkdir(exist_ok=True)
         clip = {"x": 0, "y": 0, "width": SIZE["width"], "height": min(height, SIZE["height"])}
-        self.tale.picture(panel).write_bytes(smallest(page.screenshot(clip=clip)))
+        # To hide a caret a style would be put into the page, which its policy forbids.
+        self.tale.picture(panel).write_bytes(smallest(page.screenshot(clip=clip, caret="initial")))
 
 
 def _marked(line: str) -> str:

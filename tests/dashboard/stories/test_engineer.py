@@ -16,7 +16,7 @@ import pytest
 from opatlas.client import RestClient
 from opatlas.identity import parse_operator
 from tests.dashboard.browser.conftest import open_window
-from tests.dashboard.serving import log_in, serving
+from tests.dashboard.serving import copied, log_in, serving
 from tests.dashboard.stories.tales import ENGINEER
 from tests.dashboard.stories.telling import StoryTeller
 from tests.databases import ROOT
@@ -124,12 +124,6 @@ def walk(story: StoryTeller, folder: Path) -> None:
     assert answer["status"] == "hit" and answer["best"]["route"] == used.split()[0]
     story.terminal("curl", f"$ {curl}", *json.dumps(answer, indent=2).splitlines()[:18], "  …")
     story.over()
-
-
-def copied(page: Any, name: str) -> str:
-    """What the button beside it puts into the clipboard."""
-    page.locator(f"button[data-copy={name}]").click()
-    return str(page.evaluate("navigator.clipboard.readText()")).strip()
 
 
 def own_key(page: Any) -> str:

@@ -16,7 +16,7 @@ import pytest
 from opatlas.identity import default_setting, detect_target, parse_operator
 from opatlas.load.toolchain import find_compiler
 from tests.dashboard.browser.conftest import open_window
-from tests.dashboard.serving import log_in, serving
+from tests.dashboard.serving import follow, log_in, serving
 from tests.dashboard.stories.tales import OPERATOR
 from tests.dashboard.stories.telling import StoryTeller
 from tests.tuning.live import Live, look_up, measuring
@@ -83,25 +83,25 @@ def walk(story: StoryTeller, mended: Callable[[], None], worked: Callable[[], No
     page = story.page
     assert "cpp failed on every one of its last 9 trials" in story.said()
     story.show("overview")
-    page.get_by_role("link", name=re.compile("alerts? fire")).click()
-    page.get_by_role("link", name=re.compile("cpp failed on all")).click()
+    follow(page, page.get_by_role("link", name=re.compile("alerts? fire")))
+    follow(page, page.get_by_role("link", name=re.compile("cpp failed on all")))
     page.get_by_label("Why").fill("This morning's upgrade took the compiler away.")
-    page.get_by_role("button", name="I see to it").click()
+    follow(page, page.get_by_role("button", name="I see to it"))
     assert "olaf sees to it" in story.said() and "9 trials of 3 operators" in story.said()
     story.show("alert")
 
-    page.get_by_role("link", name="Where to look").click()
-    page.get_by_role("link", name=re.compile("the compiler does not start")).click()
+    follow(page, page.get_by_role("link", name="Where to look"))
+    follow(page, page.get_by_role("link", name=re.compile("the compiler does not start")))
     assert "No such file or directory" in story.said() and "9 trials of 3 operators by cpp" in story.said()
     story.show("failure")
     mended()
-    page.get_by_role("button", name="Try again").click()
+    follow(page, page.get_by_role("button", name="Try again"))
     assert "3 explorations will try this again" in story.said()
     story.show("again")
     worked()
 
-    page.get_by_role("navigation", name="Main").get_by_role("link", name=re.compile("Alerts")).click()
-    page.get_by_role("link", name=re.compile("cpp failed on all")).click()
+    follow(page, page.get_by_role("navigation", name="Main").get_by_role("link", name=re.compile("Alerts")))
+    follow(page, page.get_by_role("link", name=re.compile("cpp failed on all")))
     assert "The cause is gone." in story.said() and "resolved" in page.locator(".state-line").inner_text()
     story.show("resolved")
     story.over()

@@ -16,7 +16,7 @@ from tests.catalog import making
 from tests.dashboard.billing.conftest import own_state, price  # noqa: F401
 from tests.dashboard.browser.conftest import open_window
 from tests.dashboard.people import member_client
-from tests.dashboard.serving import log_in
+from tests.dashboard.serving import follow, log_in
 from tests.dashboard.stories.tales import PAYER
 from tests.dashboard.stories.telling import StoryTeller
 
@@ -99,8 +99,8 @@ def test_is_warned_and_understands_a_charge(story: StoryTeller) -> None:
 
     page = story.page
     story.show("overview")
-    page.get_by_role("link", name=re.compile("alerts? fires?")).click()
-    page.get_by_role("link", name=re.compile("of credit are left")).click()
+    follow(page, page.get_by_role("link", name=re.compile("alerts? fires?")))
+    follow(page, page.get_by_role("link", name=re.compile("of credit are left")))
     assert "EUR were spent within 3 days" in story.said() and "left 2.96 EUR" in story.said()
     story.show("warning")
     page.get_by_role("link", name="Where to look").click()

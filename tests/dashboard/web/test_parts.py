@@ -29,6 +29,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
     [
         (None, "–"), (0, "–"), (0.85, "850 ns"), (0.9999, "1.00 µs"), (12.34, "12.3 µs"),
         (999.4, "999 µs"), (999.7, "1.00 ms"), (1750, "1.75 ms"), (2_600_000, "2.60 s"),
+        (7.2e9, "2 h 0 min"), (-1750, "−1.75 ms"),
     ],
 )  # fmt: skip
 def test_times_have_three_digits_and_a_unit_that_suits(value_us: float | None, text: str) -> None:
@@ -39,12 +40,12 @@ def test_times_have_three_digits_and_a_unit_that_suits(value_us: float | None, t
     ("share", "text"),
     [
         (None, "–"),
-        (0, "0%"),
-        (0.004, "0.4%"),
-        (0.5, "50%"),
-        (0.994, "99.4%"),
-        (0.99999, "99.9%"),
-        (1, "100%"),
+        (0, "0 %"),
+        (0.004, "0.4 %"),
+        (0.5, "50 %"),
+        (0.994, "99.4 %"),
+        (0.99999, "99.9 %"),
+        (1, "100 %"),
     ],
 )
 def test_nearly_all_is_never_called_all(share: float | None, text: str) -> None:
@@ -69,7 +70,7 @@ def test_moments_are_told_from_now(away_s: float, text: str) -> None:
 
 def test_seconds_of_work() -> None:
     said = [wording.duration_s(value) for value in (0.24, 3.14, 38.2, 250, 7500)]
-    assert said == ["0.24 s", "3.1 s", "38 s", "4 min 10 s", "2 h 5 min"]
+    assert said == ["240 ms", "3.1 s", "38 s", "4 min 10 s", "2 h 5 min"]
 
 
 @pytest.mark.parametrize("value, text", [
@@ -96,6 +97,13 @@ def figures() -> list[Figure]:
         model_charts.model_time(bars),
         growth_page.taken(Measured([NOW], [], {"a": [SizePoint(NOW, 5)], "b": []}, {}), ["a"]),
     ]
+
+
+def test_a_line_has_a_gap_where_nobody_asked() -> None:
+    hours = [LookupSlot(NOW + timedelta(hours=n), *asked) for n, asked in enumerate([(3, 1), (0, 0), (1, 0)])]
+    rate, hits, _ = traffic_charts.hit_rate(hours)["data"]
+    assert rate["y"] == [75, None, 100] and rate["connectgaps"] is False
+    assert hits["y"] == [3, 0, 1]
 
 
 @pytest.mark.parametrize("figure", figures())

@@ -86,8 +86,8 @@ def test_a_spreadsheet_is_given_no_formula() -> None:
 
 
 def test_a_cell_with_a_template_sees_its_row_and_the_page() -> None:
-    mine = Column("doing", "Doing", part="work/_doing.html")
-    row = SimpleNamespace(state="alive", worker=SimpleNamespace(doing="tvm: <building>"), holds=())
+    mine = Column("pause", "Actions", part="work/_pause.html")
+    row = SimpleNamespace(paused=None, capability="cpu.<building>")
     table = Table("things", "Things", (Column("name", "Name", "head", lambda _: "a&b"), mine), [row])
     shown = render_to_string("parts/_table.html", {"table": table}, asked(""))
     assert "&lt;building&gt;" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -28,6 +29,17 @@ PRODUCT = parse_operator(
 def client(tmp_path):
     with Client("http://127.0.0.1:9", "no-key", cache=tmp_path, offline=True) as offline:
         yield offline
+
+
+def test_arrays_of_other_libraries_are_named_as_they_lie(client):
+    """CuPy's say their strides in bytes and their order in flags, as NumPy's do."""
+
+    def as_cupys(array):
+        names = ("dtype", "shape", "strides", "itemsize", "flags")
+        return SimpleNamespace(**{name: getattr(array, name) for name in names})
+
+    for array in (X, X.T, X[::2]):
+        assert client.asked("Relu", as_cupys(array)).key == client.asked("Relu", array).key
 
 
 def model() -> onnx.ModelProto:

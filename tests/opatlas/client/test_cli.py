@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from opatlas import cli
+from opatlas.cli import commands
 from opatlas.client.service.login import config_path, read_login
 from opatlas.errors import CallerError, InvalidModel
+from opatlas.graph.profile import ModelProfile
 from opatlas.identity import detect_target
 from opatlas.load.signing import public_bytes, read_key
 from opatlas.plan.choosing import WHOLE
 from tests.opatlas.load.kernels import add_operator
-from tests.opatlas.plan.test_session import adding
+from tests.opatlas.session.test_session import adding
+from tests.tuning.graph.layout.test_model import AT, DATA, GRAPH, feed
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def command(configure, tmp_path):
     configure(cache=tmp_path / "cache", config=tmp_path / "config")
 
     def run(*words, code=0, **options):
-        done = CliRunner().invoke(cli.app, list(map(str, words)), **options)
+        done = CliRunner().invoke(commands.app, list(map(str, words)), **options)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         assert done.exit_code == code, done.output
@@ -71,7 +73,7 @@ def test_a_hit_is_told_in_words_and_as_json(at_service, monkeypatch):
     def with_one_thread(offline=False, **options):
         return Client(offline=offline, strict=not offline, setting=Setting(threads=1), **options)
 
-    monkeypatch.setattr(cli, "_client", with_one_thread)
+    monkeypatch.setattr(commands, "_client", with_one_thread)
     told = at_service("lookup", "Add", "1000", "1000")
     assert "cpp: add (manual)" in told and "10.0 µs; the default took 20.0 µs" in told
     assert "2.00× the default (1.98 to 2.02)" in told and "signed by the key " in told
@@ -130,7 +132,7 @@ def test_a_snapshot_goes_out_and_comes_in(at_service, tmp_path, monkeypatch):
     def with_one_thread(offline=False, **options):
         return Client(offline=offline, setting=Setting(threads=1), **options)
 
-    monkeypatch.setattr(cli, "_client", with_one_thread)
+    monkeypatch.setattr(commands, "_client", with_one_thread)
     listed, to, key = (tmp_path / name for name in ("operators.jsonl", "job.opatlas", "key.pem"))
     told = at_service("cache", "export", operators(listed, 1000), to, "--signing-key", key)
     public = public_bytes(read_key(key)).hex()
@@ -178,7 +180,9 @@ def test_what_is_wrong_is_one_sentence(command, words, sentence):
 
 
 def test_shapes_dtypes_weights_and_attributes():
-    assert cli._asked("Gemm", ["64x32", "32x8:float16*", "-", "scalar"], ["alpha=0.5", "pads=[1,1]"]) == (
+    assert commands._asked(
+        "Gemm", ["64x32", "32x8:float16*", "-", "scalar"], ["alpha=0.5", "pads=[1,1]"]
+    ) == (
         "Gemm",
         [((64, 32), "float32"), ((32, 8), "float16"), None, ((), "float32")],
         {"const": [1], "alpha": 0.5, "pads": [1, 1]},
@@ -209,13 +213,41 @@ def test_a_model_is_run_and_compared(at_service, tmp_path):
     assert "It runs by" in said
 
 
-def test_a_model_is_run_by_a_plan_of_the_service(at_service, tmp_path, uploads_at_once):
+def test_real_runs_of_a_model_show_how_often_its_branches_and_loops_run(command, tmp_path):
     path = tmp_path / "model.onnx"
+    path.write_bytes(DATA)
+    for name, given in (
+        ("dark", feed(False, 5)),
+        ("bright", feed(True, 2)),
+        ("short", {"x": feed(True, 1)["x"]}),
+    ):
+        np.savez(tmp_path / f"{name}.npz", **given)
+    words = ("profile", path, "--inputs", tmp_path / "dark.npz", "--inputs", tmp_path / "bright.npz")
+    found = ModelProfile.from_json(json.loads(command(*words, "--version", "of March")))
+    assert (found.model, found.version, found.runs) == (GRAPH.key, "of March", 2)
+    assert [found.of(AT[one]).count for one in ("choice", "dark_conv", "step_conv")] == [2, 1, 7]
+    with pytest.raises(CallerError, match="has no input 'trips' of the model"):
+        command("profile", path, "--inputs", tmp_path / "short.npz")
+
+
+def test_a_model_is_run_by_a_plan_of_the_service_and_its_timeline_is_sent(
+    at_service, tmp_path, uploads_at_once
+):
+    from catalog.models import PlanTimeline
+    from tuning.timelines import kept_timeline
+
+    path, trace = tmp_path / "model.onnx", tmp_path / "trace.json"
     path.write_bytes(adding())
-    words = ("run", path, "--plan", "--threads", 1, "--try-s", 0.1, "--framework", "none", "--json")
-    told = json.loads(at_service(*words))
-    assert told["known"] == 1
+    words = ("run", path, "--plan", "--threads", 1, "--try-s", 0.1, "--framework", "none")
+    told = json.loads(at_service(*words, "--json"))
+    assert told["known"] == 1 and "plan" not in told
     assert [one["said"] for one in told["standings"]] == [WHOLE, "2 of 3 steps by kernels"]
+    assert not PlanTimeline.objects.exists()
+    said = at_service(*words, "--trace", trace)
+    [kept] = PlanTimeline.objects.all()
+    assert f"The service is told how a run by its plan {kept.plan_id} went." in said
+    assert [one.by for one in kept_timeline(kept).boxes] == ["cpp add", "onnxruntime", "cpp add"]
+    assert json.loads(trace.read_text())["traceEvents"]  # of what runs, which on a busy host may be another
 
 
 def test_a_model_that_cannot_be_run_says_why(command, tmp_path):

@@ -413,12 +413,13 @@ def test_tensors_in_tensors_out_without_a_copy_on_the_way_in(publish_add, job):
 def test_tensors_of_every_type_are_read_where_they_lie(dtype):
     import torch
 
-    from opatlas.client.loading import function
+    from opatlas.client.loading.buffers import host_array, like_given
+    from opatlas.identity.operator import Value
 
     tensor = torch.arange(8).to(getattr(torch, dtype)).requires_grad_(dtype != "float8_e5m2")
-    array = function._in_place(tensor, dtype)
+    array = host_array(tensor, Value(dtype, (8,)), "input 0")
     assert array.dtype.name == dtype and array.ctypes.data == tensor.data_ptr()
-    again = function._like(tensor, array)
+    again = like_given(tensor, array)
     assert again.dtype is tensor.dtype and again.data_ptr() == tensor.data_ptr()
 
 

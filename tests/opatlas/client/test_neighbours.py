@@ -222,7 +222,7 @@ def test_a_mark_that_is_none_is_refused():
 def test_the_command_says_it_in_words(publish_there, live_server, make_key, configure, tmp_path):
     from typer.testing import CliRunner
 
-    from opatlas import cli
+    from opatlas.cli import app
     from opatlas.identity import default_setting
 
     configure(
@@ -233,7 +233,7 @@ def test_the_command_says_it_in_words(publish_there, live_server, make_key, conf
 
     setting = default_setting(HERE)
     Setting.objects.update(key=setting.key, description=setting.to_json())
-    told = CliRunner().invoke(cli.app, ["lookup", add_operator().key])
+    told = CliRunner().invoke(app, ["lookup", add_operator().key])
     assert told.exit_code == 0, told.output
     assert "a neighbour, not on this target" in told.output.replace("\n", " ")
 

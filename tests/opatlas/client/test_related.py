@@ -16,7 +16,7 @@ from opatlas.client import usage as usage_of_client
 from opatlas.client.predict.predicting import PREDICT_S
 from tests.opatlas.client.test_client import Says
 from tests.opatlas.load.kernels import add_operator
-from tests.opatlas.plan.test_session import adding
+from tests.opatlas.session.test_session import adding
 
 SIZES = range(993, 1000)
 

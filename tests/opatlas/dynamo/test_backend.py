@@ -16,8 +16,10 @@ import opatlas
 from opatlas.client import Client
 from opatlas.dynamo import backend, contest
 from opatlas.errors import CallerError
+from opatlas.evidence import Ratios
 from opatlas.load.c_abi import AddressedCall
 from opatlas.load.kernel import KernelFailed
+from opatlas.plan.line_up import TimedInTurns
 from tests.opatlas.client.test_client import until
 from tests.opatlas.dynamo.making import KnowsAll, Linear, X, compiled
 
@@ -380,6 +382,29 @@ def test_what_was_chosen_is_remembered_by_the_machine(
     assert report.replaced == 2 and "warm" in str(report) and "cold" in str(first[1])
 
 
+@pytest.mark.parametrize(
+    ("ratios", "kept"),
+    [((2.0, 0.4, 9.0), False), ((0.5, 0.1, 3.0), False), ((2.0, 1.5, 9.0), True), ((1.1, 0.9, 1.2), True)],
+)
+def test_what_a_busy_host_left_undecided_between_frameworks_is_not_remembered(
+    ratios: tuple[float, float, float], kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    def standings(runs: Any, seconds: float) -> dict[str, TimedInTurns]:
+        both = zip(runs, (Ratios(1.0, 1.0, 1.0), Ratios(*ratios)), strict=True)
+        return {name: TimedInTurns(name, 10.0 / one.ratio, one) for name, one in both}
+
+    monkeypatch.setattr(contest, "line_up", standings)
+    monkeypatch.setattr(contest, "compiled", lambda module, inputs: module.forward)
+    for remembered in (False, kept):
+        torch._dynamo.reset()
+        run, report = compiled(
+            Linear(), KnowsAll(tmp_path, only=lambda one: False), frameworks=("eager", "inductor")
+        )
+        with torch.no_grad():
+            run(X)
+        assert report.graphs[0].remembered == remembered
+
+
 def test_graph_breaks_are_counted_and_named(kernels_win: None) -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(x)
@@ -452,6 +477,7 @@ def test_clients_are_made_for_threads_and_asked_as_options_say(
         assert opatlas.optimize(Linear(), X, options=options).report.replaced == 2
     assert [given["offline"] for given, _ in made] == [False, True]
     assert all(given["setting"].threads == 1 for given, _ in made)
+    assert all(given["accepts"] == {"kinds": ["c-abi"]} for given, _ in made)  # no library's call takes part
     assert [client.waited for _, client in made] == [[2.5], [2.5, 2.5]]
 
 

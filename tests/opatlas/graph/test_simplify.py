@@ -10,12 +10,12 @@ import pytest
 from onnx import helper
 
 from bench.graph.reference import error_of, in_float64
-from opatlas import simplifying
-from opatlas.given_model import random_inputs
 from opatlas.graph.fused import operator_of
+from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.simplify import NotSimplified, simplified
-from opatlas.simplifying import simplified_graph
+from opatlas.session import forms
+from opatlas.session.forms import simplified_graph
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.random_bodies import RandomBodies
@@ -113,7 +113,7 @@ def test_what_gives_other_values_or_cannot_be_compared_stays_as_it_is(
         found.graph.node[-1].op_type = "Neg"
         return found
 
-    monkeypatch.setattr(simplifying, "simplified", wrong)
+    monkeypatch.setattr(forms, "simplified", wrong)
     with pytest.raises(NotSimplified, match="other values"):
         simplified_graph(graph, None, feed, 1)
     nodes = [helper.make_node("RandomNormalLike", ["x"], ["r"]), helper.make_node("Add", ["x", "r"], ["y"])]

@@ -18,6 +18,7 @@ from opatlas.graph.structure import ModelStructure, structure_of
 from opatlas.plan.making import NodeChoice, with_kernels
 from opatlas.plan.plan import ByKernel
 from tests.opatlas.plan.graphs import RandomModel
+from tests.tuning.graph.layout.test_model import AT, GRAPH
 from tests.tuning.graph.making import model
 
 PLACE = ("t1:here", "s1:here")
@@ -122,6 +123,64 @@ def test_a_hostile_structure_is_refused_in_one_sentence(
     with pytest.raises(InvalidModel) as refused:
         ModelStructure.from_json(document)
     assert said in str(refused.value) and len(str(refused.value)) < 200
+
+
+def _with_bodies() -> dict[str, Any]:
+    """A branch, and a loop that carries one value."""
+    return structure_of(GRAPH).to_json()
+
+
+_IF, _LOOP = AT["choice"][0], AT["refine"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_set("nodes", _IF, "bodies", to=7), "'bodies' must be a list of at most 2"),
+        (_set("nodes", _IF, "bodies", to=[]), "has bodies that do not fit it"),
+        (_set("nodes", _IF, "bodies", 0, to=None), "A body of node 3 of the structure is no JSON object"),
+        (_set("nodes", _IF, "bodies", 0, "graph", "structure", to=9), "of version 9"),
+        (_set("nodes", _IF, "bodies", 0, "graph", "outputs", to=[]), "has bodies that do not fit it"),
+        (_set("nodes", _IF, "op", to="Conv"), "has bodies that do not fit it"),
+        (_set("nodes", _IF, "carried", to=1), "has bodies that do not fit it"),
+        (_set("nodes", _LOOP, "carried", to=None), "has bodies that do not fit it"),
+        (_set("nodes", _LOOP, "carried", to=2), "has bodies that do not fit it"),
+        (_set("nodes", _LOOP, "bodies", 0, "formal", to=[0]), "has bodies that do not fit it"),
+        (_set("nodes", _LOOP, "bodies", 0, "captured", to=[[0]]), "captures what its node does not"),
+        (_set("nodes", _LOOP, "bodies", 0, "captured", to=[[[], {}]]), "captures what its node does not"),
+        (_set("nodes", _LOOP, "bodies", 0, "captured", to=[[0, 10**6]]), "captures what its node does not"),
+        (_set("nodes", _LOOP, "bodies", 0, "captured", to=[]), "has bodies that do not fit it"),
+    ],
+)
+def test_bodies_that_cannot_be_are_refused_in_one_sentence(
+    change: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    document = copy.deepcopy(_with_bodies())
+    assert ModelStructure.from_json(document) == structure_of(GRAPH)
+    change(document)
+    with pytest.raises(InvalidModel) as refused:
+        ModelStructure.from_json(document)
+    assert said in str(refused.value) and len(str(refused.value)) < 200
+
+
+def test_bodies_within_bodies_are_bounded() -> None:
+    document = inner = copy.deepcopy(_with_bodies())
+    for _ in range(structure.MOST_DEPTH + 1):
+        inner = inner["nodes"][_IF]["bodies"][0]
+        inner["graph"] = copy.deepcopy(_with_bodies())
+        inner = inner["graph"]
+    with pytest.raises(InvalidModel, match="nested deeper than 16 levels"):
+        ModelStructure.from_json(document)
+
+
+def test_a_structure_without_bodies_is_one_of_before() -> None:
+    document = _with_bodies()
+    for node in document["nodes"]:
+        node.pop("bodies", None)
+        node.pop("carried", None)
+    kept = ModelStructure.from_json(document)
+    assert not any(node.bodies for node in kept.nodes) and kept.key == GRAPH.key
+    assert len(kept.operator_keys) < len(structure_of(GRAPH).operator_keys)
 
 
 def test_what_is_stored_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

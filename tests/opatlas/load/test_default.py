@@ -12,6 +12,7 @@ from opatlas.identity import Setting, detect_target, parse_operator
 from opatlas.load import Manifest, default
 from opatlas.load.default import load_default
 from opatlas.load.recipe import check_recipe
+from tests.catalog.making import GPU
 from tuning.routes import registry
 from tuning.routes.base import Budget
 
@@ -35,6 +36,32 @@ def test_the_calls_are_the_defaults_of_workers_in_their_order():
     found = [next(route.candidates(MATMUL, target, SETTING, Budget(1.0, 1))).parameters for route in routes]
     for call, given in zip(default.CALLS, found, strict=False):
         assert check_recipe(call, 1) == check_recipe(given, 1)
+
+
+@pytest.mark.parametrize("setting", [Setting(), Setting(tf32=True, graphs=True)], ids=["plain", "tf32"])
+def test_on_a_device_it_is_what_workers_of_such_time_against(setting, monkeypatch):
+    """The first call where the artifact computes there; none where that is the processor's, or has failed."""
+    asked = []
+
+    def load_recipe(manifest, files):
+        asked.append(check_recipe(manifest.recipe, 1))
+        raise LoadError("it is not here")
+
+    monkeypatch.setattr(default, "load_recipe", load_recipe)
+    given = next(registry.route("eager").candidates(MATMUL, GPU, setting, Budget(1.0, 1))).parameters
+    on_host = [check_recipe(call, 1) for call in default.CALLS]
+    module = replace(FAILED, kind="cuda-module", setting=setting.to_json())
+    same = replace(module, kind="recipe", recipe=given)
+    for failed, where, wanted in (
+        (module, ["device"], [check_recipe(given, 1)]),
+        (module, default.ANYWHERE, [check_recipe(given, 1), *on_host]),
+        (same, default.ANYWHERE, on_host),
+        (FAILED, ["device"], []),
+    ):
+        asked.clear()
+        with pytest.raises(LoadError, match="default cannot be run here either"):
+            load_default(failed, None, where)
+        assert asked == wanted
 
 
 @pytest.mark.parametrize("number", range(3))

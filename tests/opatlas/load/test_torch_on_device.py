@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from opatlas.identity import Operator  # noqa: E402
 from opatlas.load import KernelFailed, LoadError  # noqa: E402
+from opatlas.load.kernel import computes_on_device  # noqa: E402
 from opatlas.load.recipe import check_recipe  # noqa: E402
 from opatlas.load.torch.on_device import DeviceTorchKernel  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
@@ -89,6 +90,59 @@ def test_what_lies_there_is_read_where_it_is() -> None:
         on_device(operator).bind({0: torch.randn(6, 4, dtype=torch.float64)})
     with pytest.raises(LoadError, match="input 0 cannot be read on cpu"):
         on_device(operator).bind({0: object()})
+
+
+def test_results_go_where_the_caller_says_and_stay_what_they_were() -> None:
+    operator, _ = operator_of(Case("Relu", [normal(6, 4)]))
+    there, given = torch.randn(6, 4), torch.empty(6, 4)
+    kernel = on_device(operator)
+    bound = kernel.bind({0: there}, [given])
+    for factor in (2, -3):
+        bound()
+        assert torch.equal(given, there.clamp(min=0))
+        there *= factor
+    (kept,) = bound.fresh_outputs(kernel.memory)
+    assert torch.equal(kept, given)
+    assert kept.data_ptr() != given.data_ptr()
+    own = kernel.bind({0: there})
+    own()
+    (first,) = own.fresh_outputs(kernel.memory)
+    before = first.clone()
+    there *= -1
+    own()
+    assert torch.equal(first, before), "each call makes new ones"
+    for wrong in (torch.empty(4, 6), torch.empty(6, 4, dtype=torch.float64)):
+        with pytest.raises(LoadError, match="output 0 has"):
+            kernel.bind({0: there}, [wrong])
+    with pytest.raises(LoadError, match="has 1 outputs; 2 are given"):
+        kernel.bind({0: there}, [given, given])
+    with pytest.raises(LoadError, match="cpu has no streams"):
+        kernel.bind({0: there}, stream=7)
+
+
+def test_a_result_that_is_an_inputs_memory_is_copied_for_the_caller() -> None:
+    operator, _ = operator_of(Case("Transpose", [normal(3, 1)], {"perm": [1, 0]}))
+    there = torch.randn(3, 1)
+    kernel = on_device(operator)
+    bound = kernel.bind({0: there})
+    bound()
+    (made,) = bound.fresh_outputs(kernel.memory)
+    wanted = there.T.clone()
+    there += 1
+    assert torch.equal(made, wanted)
+
+
+def test_what_is_of_no_use_on_the_device_says_so() -> None:
+    operator, _ = operator_of(Case("Relu", [normal(6, 4)]))
+    kernel = on_device(operator)
+    with pytest.raises(LoadError, match="input 0 lies on meta, and what reads it runs on cpu"):
+        kernel.bind({0: torch.empty(6, 4, device="meta")})
+    value = operator.inputs[0]
+    there = torch.randn(6, 4, requires_grad=True)
+    copy = kernel.fetched(there, value, "input 0")
+    np.testing.assert_array_equal(copy, there.detach().numpy())
+    assert copy.ctypes.data != there.data_ptr()
+    assert not computes_on_device(kernel), "here the processor is the device"
 
 
 def test_its_clock_and_its_caches() -> None:

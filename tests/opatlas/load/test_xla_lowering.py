@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax")
 
+from opatlas.identity import Operator  # noqa: E402
 from opatlas.load.xla.lower import lowered  # noqa: E402
 from opatlas.load.xla.table import FAMILY_OF, missing  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
@@ -21,6 +24,14 @@ SUPPORTED = [
     if case.op in FAMILY_OF and not (case.op == "MaxPool" and case.outputs > 1) and not case.strides
 ]
 """Layouts have tests of their own, through the loader."""
+
+
+# What is lowered is tested, not what LLVM makes of it, which takes most of the time.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+def jitted(operator: Operator, variant: str) -> Callable[..., Any]:
+    return jax.jit(lowered(operator, variant), compiler_options=QUICK)
 
 
 def answer(case: Case) -> list[np.ndarray]:
@@ -37,7 +48,7 @@ def test_lowering_equals_onnx(case: Case) -> None:
     assert missing(operator) is None
     dense = [np.array(inputs[number]) for number in operator.tensor_inputs]
     with jax.enable_x64(True):
-        made = [np.asarray(array) for array in jax.jit(lowered(operator, "plain"))(*dense)]
+        made = [np.asarray(array) for array in jitted(operator, "plain")(*dense)]
     wanted = answer(case)
     assert len(made) == len(wanted) == len(operator.outputs)
     for array, value, want in zip(made, operator.output_values, wanted, strict=True):
@@ -51,7 +62,7 @@ def test_lowering_equals_onnx(case: Case) -> None:
 )
 def test_every_way_of_writing_a_convolution_down_is_the_same(case: Case, variant: str) -> None:
     operator, inputs = operator_of(case)
-    made = jax.jit(lowered(operator, variant))(*[inputs[number] for number in operator.tensor_inputs])
+    made = jitted(operator, variant)(*[inputs[number] for number in operator.tensor_inputs])
     np.testing.assert_allclose(np.asarray(made[0]), answer(case)[0], rtol=2e-4, atol=2e-5)
 
 
@@ -61,7 +72,7 @@ POOLS = [case for case in FAMILIES["pools"] if case.op in ("MaxPool", "AveragePo
 @pytest.mark.parametrize("case", POOLS, ids=str)
 def test_pools_of_slices_are_the_same(case: Case) -> None:
     operator, inputs = operator_of(case)
-    made = jax.jit(lowered(operator, "shifted"))(inputs[0])
+    made = jitted(operator, "shifted")(inputs[0])
     np.testing.assert_allclose(np.asarray(made[0]), answer(case)[0], rtol=2e-4, atol=2e-5)
 
 
@@ -95,7 +106,7 @@ def test_whole_numbers_of_8_bits_are_exact(case: Case) -> None:
     case = replace(case, inputs=[np.asarray(array) for array in case.inputs])
     operator, inputs = operator_of(case)
     with jax.enable_x64(True):
-        made = jax.jit(lowered(operator, "plain"))(*[inputs[number] for number in operator.tensor_inputs])
+        made = jitted(operator, "plain")(*[inputs[number] for number in operator.tensor_inputs])
     for array, value, want in zip(made, operator.output_values, answer(case), strict=True):
         assert str(array.dtype) == value.dtype
         np.testing.assert_allclose(np.asarray(array), want, rtol=1e-6)

@@ -17,6 +17,7 @@ from opatlas.placement.references import (
 
 
 def test_a_known_time_is_used_as_it_is() -> None:
+    """Paragraphs 48 and 51: what an operator took where it was measured is its reference time."""
     times = ReferenceTimes([("Conv", "o1:a", 0.002), ("Conv", "o1:b", 0.004)])
     assert times.of("o1:a", "Conv") == ReferenceTime("o1:a", 0.002, estimated=False)
 

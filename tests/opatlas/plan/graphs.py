@@ -3,6 +3,7 @@ constants that are computed, branches, loops, and shapes that only a run knows."
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ ROWS, COLUMNS = 4, 6
 
 
 class RandomModel:
-    """A model over float32 [4, 6] values, the same for the same seed."""
+    """A model over float32 values of one shape, the same for the same seed."""
+
+    shape: tuple[int, ...] = (ROWS, COLUMNS)
+    title = "random"
 
     def __init__(self, seed: int, nodes: int = 12, control: bool = True) -> None:
         self.random = np.random.default_rng(seed)
@@ -22,22 +26,29 @@ class RandomModel:
         self.weights: list[onnx.TensorProto] = []
         self.values = ["x", "y"]
         self.others: list[str] = []  # values of other shapes, read by nobody
-        kinds = [self.unary, self.binary, self.product, self.split, self.computed, self.shaping]
-        kinds += [self.branch, self.loop, self.counted] if control else []
+        kinds = self.kinds(control)
         for _ in range(nodes):
             kinds[self.random.integers(len(kinds))]()
 
+    def kinds(self, control: bool) -> list[Callable[[], None]]:
+        """What a node may be; ``control``: branches and loops too."""
+        kinds = [self.unary, self.binary, self.product, self.split, self.computed, self.shaping]
+        return kinds + ([self.branch, self.loop, self.counted] if control else [])
+
     def feed(self, seed: int = 0) -> dict[str, np.ndarray]:
         random = np.random.default_rng(seed)
-        return {name: random.standard_normal((ROWS, COLUMNS)).astype(np.float32) for name in ("x", "y")}
+        return {name: random.standard_normal(self.shape).astype(np.float32) for name in ("x", "y")}
+
+    def outputs(self) -> list[str]:
+        return [*self.values[2:], *self.others]
 
     def build(self, only: int | None = None) -> bytes:
         """``only``: so many of the last values are outputs."""
-        names = [*self.values[2:], *self.others] if only is None else self.values[-only:]
+        names = self.outputs() if only is None else self.values[-only:]
         graph = helper.make_graph(
             self.nodes,
-            "random",
-            [_tensor("x"), _tensor("y")],
+            self.title,
+            [self.tensor("x"), self.tensor("y")],
             [helper.make_value_info(name, onnx.TypeProto()) for name in names],
             self.weights,
         )
@@ -93,7 +104,7 @@ class RandomModel:
         for which, kind in (("then_branch", "Relu"), ("else_branch", "Neg")):
             out = self.new()
             node = helper.make_node(kind, [self.pick()], [out])
-            bodies[which] = helper.make_graph([node], which, [], [_tensor(out)])
+            bodies[which] = helper.make_graph([node], which, [], [self.tensor(out)])
         self.add("If", [chosen], **bodies)
 
     def loop(self) -> None:
@@ -111,9 +122,9 @@ class RandomModel:
             [
                 helper.make_tensor_value_info(turn, TensorProto.INT64, []),
                 helper.make_tensor_value_info(go, TensorProto.BOOL, []),
-                _tensor(carried),
+                self.tensor(carried),
             ],
-            [helper.make_tensor_value_info(kept, TensorProto.BOOL, []), _tensor(out), _tensor(seen)],
+            [helper.make_tensor_value_info(kept, TensorProto.BOOL, []), self.tensor(out), self.tensor(seen)],
         )
         made, stacked = self.new(), self.new()
         trips, first = self.weight(3, np.int64), self.weight(True, np.bool_)
@@ -150,10 +161,9 @@ class RandomModel:
     def pick(self) -> str:
         return str(self.random.choice(self.values))
 
+    def tensor(self, name: str) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, self.shape)
+
     def new(self) -> str:
         self._made = getattr(self, "_made", 0) + 1
         return f"v{self._made}"
-
-
-def _tensor(name: str) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [ROWS, COLUMNS])

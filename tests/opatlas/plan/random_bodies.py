@@ -36,11 +36,14 @@ class Scope:
 class RandomBodies:
     """The same for the same seed. ``shows``: loops stack whatever their bodies make."""
 
+    shapes = SHAPES
+    """What values have; inputs have the first."""
+
     def __init__(self, seed: int, shows: bool = False, nodes: int = 8) -> None:
         self.random, self.shows, self._made = np.random.default_rng(seed), shows, 0
         self.others: list[str] = []  # outputs of the model whose shapes only a run knows
         self.top = Scope()
-        self.inputs = {f"x_{dtype}": (dtype, (3, 4)) for dtype in DTYPES}
+        self.inputs = {f"x_{dtype}": (dtype, self.shapes[0]) for dtype in DTYPES}
         for name, kind in self.inputs.items():
             self.top.has(name, kind)
         self.grow(self.top, nodes)
@@ -124,10 +127,10 @@ class RandomBodies:
         if grows:  # one row more in each iteration
             longer, name = self.new(), self.new()
             given.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-            row = self.weight(body, 1, ("float32", (1, 4)))
+            row = self.weight(body, 1, ("float32", (1, *self.shapes[0][1:])))
             body.nodes.append(helper.make_node("Concat", [name, row], [longer], axis=0))
             ends.append(longer)
-            begins.append(self.of_kind(scope, ("float32", (3, 4))))
+            begins.append(self.of_kind(scope, ("float32", self.shapes[0])))
         on = self.goes_on(body, turn, go)
         kept = (
             [name for name, _ in body.own]
@@ -150,7 +153,7 @@ class RandomBodies:
 
     def scan(self, scope: Scope) -> None:
         state, over = self.pick(scope)[1], self.pick(scope)[1]
-        over = over if over[1] else ("float32", (3, 4))
+        over = over if over[1] else ("float32", self.shapes[0])
         body, axis = Scope(scope), int(self.random.integers(len(over[1])))
         part: Type = over[0], over[1][:axis] + over[1][axis + 1 :]
         formal = [self.new(), self.new()]
@@ -236,7 +239,7 @@ class RandomBodies:
 
     def pick(self, scope: Scope) -> tuple[str, Type]:
         if self.chance(0.1):
-            kind = (DTYPES[self.random.integers(4)], SHAPES[self.random.integers(4)])
+            kind = (DTYPES[self.random.integers(4)], self.shapes[self.random.integers(4)])
             return self.weight(scope, self.random.integers(-2, 3), kind), kind
         few = scope.own if scope.own and self.chance(0.6) else scope.values
         return few[self.random.integers(len(few))]

@@ -149,6 +149,51 @@ def settled(graph: ModelGraph, kernels: Kernels) -> GraphProgram:
     return program
 
 
+class Stepwise:
+    """A kernel that notes where it reads and writes, and finds its output's memory full of garbage."""
+
+    binds_outputs = True
+
+    def __init__(self, kernel: Any, noted: list[tuple[str, list[np.ndarray], list[np.ndarray]]]) -> None:
+        self._kernel, self._noted, self.operator = kernel, noted, kernel.operator
+        self.prepare, self.close = kernel.prepare, kernel.close
+
+    def bind(self, inputs: Any, outputs: Any = None) -> Callable[[], None]:
+        bound, read = self._kernel.bind(inputs, outputs), [*inputs.values()]
+
+        def call() -> None:
+            self._noted.append(("+".join(self.operator.op_types), read, outputs))
+            for output in outputs:
+                output.fill(np.nan)
+            bound()
+
+        return call
+
+
+def test_a_step_reads_an_output_or_a_copied_variable_and_writes_where_memory_was_asked_for() -> None:
+    """[0032]: the executor receives the inputs (the operator's before, or copied ones), asks for the outputs'
+    memory, then runs the kernel."""
+    graph = ModelGraph(wide())
+    kernels, noted = Kernels(graph), list[tuple[str, list[np.ndarray], list[np.ndarray]]]()
+    running = Executor(
+        graph, streamed(graph, kernels), lambda by: Stepwise(kernels.load(by), noted), threads=3
+    )
+    assert running.peak_bytes and not noted, "memory is there before any step runs"
+    assert right(running)
+    for _ in range(2):  # the first run is one step after the other, these are in streams
+        noted.clear()
+        assert right(running)
+        made = {output.ctypes.data for _, _, outputs in noted for output in outputs}
+        copied = {array.ctypes.data for _, read, _ in noted for array in read} - made
+        assert len(noted) == 13 and len(copied) == 1, "what no step made is the model's one input"
+        assert FEED["x"].ctypes.data not in copied | made, "as a copy"
+        for kind, read, outputs in noted:
+            assert len(read) == (3 if kind == "Sum" else 1)
+            assert not any(np.shares_memory(one, other) for one in read for other in outputs)
+    assert not running.in_one_stream and not running.fallen_back
+    running.close()
+
+
 def test_without_an_event_the_checker_tells_and_a_wrong_result_comes_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

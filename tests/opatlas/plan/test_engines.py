@@ -20,10 +20,13 @@ from opatlas.errors import CallerError
 from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
 from opatlas.placement.queues import NoEngine
-from opatlas.plan import engines as module
 from opatlas.plan.engines import DeadlinePassed, Engines, EngineStalled, EngineStep
+from opatlas.plan.engines import machinery as module
+from opatlas.plan.engines.runs import engine_steps
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import whole
+from opatlas.plan.plan import ModelPlan
+from opatlas.plan.predicting import costs, predicted
 from tests.opatlas.plan.c_kernels import CKernels
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, planned, wanted
@@ -111,13 +114,13 @@ def test_steps_that_wait_for_what_never_ends_are_an_error_and_no_wait(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Were the book of who needs whom ever wrong: of the first step, and of one that comes later."""
-    as_it_is = module._SharedRun.__post_init__
+    as_it_is = module.SharedRun.__post_init__
 
     def wrong(run: Any) -> None:
         as_it_is(run)
         run.lacks[number] += 1
 
-    monkeypatch.setattr(module._SharedRun, "__post_init__", wrong)
+    monkeypatch.setattr(module.SharedRun, "__post_init__", wrong)
     ran: list[int] = []
     steps = [step(partial(ran.append, 0)), step(partial(ran.append, 1), 0)]
     with pytest.raises(EngineStalled, match=f"{2 - number} steps of m wait for what never ends"):
@@ -308,6 +311,17 @@ def test_a_forked_child_has_no_engines_and_does_not_wait_for_them(engines: Engin
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize("said_s", [None, 0.001, 0.1, 0.0, -1.0, math.nan])
+def test_reference_times_that_are_missing_or_ten_times_wrong_cost_no_step(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, said_s: float | None
+) -> None:
+    """Of steps that take 10 ms."""
+    monkeypatch.setattr(module, "LEAST_STALL_S", 0.02)
+    monkeypatch.setattr(module, "LOOK_S", 0.002)
+    engines.share("a").run([step(partial(time.sleep, 0.01), reference_s=said_s) for _ in range(4)])
+    assert len(engines.living) == 2 and len(engines.waits) == 4
+
+
 # ---- models ------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +347,19 @@ def test_random_models_at_once_give_what_onnx_runtime_gives(engines: Engines, se
     assert not any(one.fallen_back or one.in_one_stream for one in runs)
     for one in runs:
         one.close()
+
+
+def test_a_plan_carries_its_steps_reference_times() -> None:
+    """Paragraph 52: what was measured with nothing else at work is written into the platform's own form of
+    the model, here a plan."""
+    graph = ModelGraph(wide())
+    kernels = Kernels(graph)
+    plan = ModelPlan.from_json(predicted(planned(graph, kernels), costs({}, 9.0, 0, 1)).to_json())
+    running = Executor(graph, plan, kernels.load, threads=1)
+    assert running._program is not None
+    times = [one.reference_s for one in engine_steps(running._program)]
+    assert times == [pytest.approx(1e-6 * (step.predicted_us or math.nan)) for step in plan.steps]
+    running.close()
 
 
 def test_compiled_kernels_have_a_pool_of_their_engines_own(engines: Engines) -> None:

@@ -19,12 +19,13 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan import choosing, compiling, regions
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import by_framework, choose, said_of
+from opatlas.plan.choosing import by_framework, choose, is_better, said_of
 from opatlas.plan.closeness import is_close
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import HOPELESS_ROUNDS, TimedInTurns, line_up
-from opatlas.plan.making import whole
-from opatlas.plan.plan import ModelPlan
+from opatlas.plan.making import NodeChoice, whole, with_kernels
+from opatlas.plan.plan import ByKernel, ModelPlan
+from opatlas.session.kept_choice import KeptChoice
 from tests.configuring import configured
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, executor, planned, wanted
@@ -239,11 +240,9 @@ def test_who_was_far_behind_is_not_loaded_again_when_other_kernels_are_known(
         tried.append(frameworks)
         return real(*given, frameworks=frameworks, **named)
 
-    monkeypatch.setattr("opatlas.session.choose", chosen_anew)
+    monkeypatch.setattr("opatlas.session.session.choose", chosen_anew)
     for artifacts in ("one", "others"):  # other kernels are known: what was chosen is not what is wanted
-        monkeypatch.setattr(
-            opatlas.Session, "_name", lambda self, _, name=artifacts: self._fact_of("plan", name)
-        )
+        monkeypatch.setattr(KeptChoice, "_name", lambda self, name=artifacts: self._fact_of("plan", name))
         with (
             Client(offline=True, cache=tmp_path) as client,
             opatlas.Session(chain(), client=client, frameworks=["openvino", "pytorch"]) as session,
@@ -339,15 +338,15 @@ def test_who_was_disturbed_once_is_not_hopeless(monkeypatch: pytest.MonkeyPatch)
 def test_what_xla_compiled_in_another_process_is_kept_and_a_damaged_file_is_made_anew(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opatlas.plan import xla_region
+    from opatlas.plan.regions import xla
 
     graph = ModelGraph(chain())
     compiling.compile_ahead("xla", graph, 1, 280)
     (kept,) = (cache / "xla").iterdir()
-    code, compile_program = kept.read_bytes(), xla_region.compile_program
-    monkeypatch.setattr(xla_region, "compile_program", lambda *_: pytest.fail("it was compiled before"))
+    code, compile_program = kept.read_bytes(), xla.compile_program
+    monkeypatch.setattr(xla, "compile_program", lambda *_: pytest.fail("it was compiled before"))
     assert all(map(is_close, in_whole(graph, "xla").run(FEED), wanted(chain(), FEED)))
-    monkeypatch.setattr(xla_region, "compile_program", compile_program)
+    monkeypatch.setattr(xla, "compile_program", compile_program)
     for damaged in (b"", code[:-1], code[:40] + bytes([code[40] ^ 1]) + code[41:]):
         kept.write_bytes(damaged)
         assert all(map(is_close, in_whole(graph, "xla").run(FEED), wanted(chain(), FEED)))
@@ -368,3 +367,24 @@ def test_torch_compile_runs_a_whole_model_from_what_another_process_compiled(cac
     assert set((cache / "inductor").rglob("*.so")) == kept
     found = running.run(FEED)
     assert all(map(is_close, found, wanted(chain(), FEED)))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "framework", "plan"),
+    [
+        (1.5, 1.03, True, True),
+        (1.075, 0.983, True, False),
+        (1.039, 1.013, True, False),
+        (1.3, 0.97, False, False),
+        (1.01, 1.0, False, False),
+    ],
+)
+def test_a_framework_runs_where_it_is_probably_faster_a_plan_of_parts_beyond_doubt(
+    ratio: float, low: float, framework: bool, plan: bool
+) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["y"])]
+    graph = ModelGraph(model(nodes, {"x": (4,)}, ["y"]).SerializeToString())
+    kernel = NodeChoice(ByKernel("o1:a", "0" * 64, (), "a kernel"), 1.0)
+    alone, parts = by_framework(whole(graph, *PLACE), "openvino"), with_kernels(graph, {0: kernel}, *PLACE)
+    found = Ratios(ratio, low, 2.0)
+    assert (is_better(found, alone), is_better(found, parts)) == (framework, plan)

@@ -11,7 +11,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from opatlas.errors import LoadError
-from opatlas.given_plan import fused_operators
 from opatlas.graph.fused import operator_of
 from opatlas.graph.linked import LEFT_OUT, NodeAt
 from opatlas.graph.normal import ModelGraph
@@ -19,6 +18,7 @@ from opatlas.plan.checking import check_plan
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import NodeChoice, with_kernels
 from opatlas.plan.plan import ByFramework, ByKernel, InvalidPlan, ModelPlan
+from opatlas.session.given_plan import fused_operators
 from tests.opatlas.plan.c_kernels import CKernels
 from tests.opatlas.plan.making import ARTIFACT, PLACE, assert_same, wanted
 from tests.opatlas.plan.test_executor import Failing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -88,3 +89,13 @@ def test_what_is_predicted_is_timed_when_others_rest(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(predicting.OtherThreads, "wait", lambda self: order.append("wait"))
     predicting.alone_us(lambda: order.append("run"), 1)
     assert order == ["wait", *["run"] * (predicting.WARM_RUNS + 1)]
+
+
+def test_a_whole_model_is_foretold_in_turns_that_begin_when_others_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(resting.OtherThreads, "wait", lambda self: order.append("wait"))
+    monkeypatch.setattr(predicting, "TURNS_S", 0.0)
+    predicting.foretold_us(lambda: order.append("run") or time.sleep(0.01))  # type: ignore[func-returns-value]
+    assert order == ["run"] * WARMING + ["wait", "run", "run"] * predicting.LEAST_TURNS

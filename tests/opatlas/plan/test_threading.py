@@ -17,7 +17,7 @@ from opatlas.plan.predicting import Costs, predicted
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.plan.making import Kernels, assert_same, executor, planned, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
-from tests.opatlas.plan.test_session import FEED, SIZE, kernels_win  # noqa: F401
+from tests.opatlas.session.test_session import FEED, SIZE, kernels_win  # noqa: F401
 from tests.tuning.graph.making import model
 
 KNOWN = Costs({}, dict.fromkeys(THREADING, 4.0), 0.0, 0.0, waking_us=50.0)

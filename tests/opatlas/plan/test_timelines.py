@@ -10,6 +10,7 @@ from opatlas.client import Client
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.engines import Engines, EngineStep
 from opatlas.plan.executor import Executor
+from opatlas.plan.plan import ByKernel
 from opatlas.session import Session
 from tests.opatlas.plan.making import Kernels, planned
 from tests.opatlas.plan.test_concurrent import FEED, LONG_S, right, streamed, wide
@@ -23,6 +24,7 @@ def test_of_a_plan_in_streams_each_has_a_row_and_waits_are_marked() -> None:
     assert made.rows == ("stream 0", "stream 1", "stream 2")
     assert sorted({one.row for one in made.boxes}) == [0, 1, 2]
     assert len(made.boxes) == len(running.plan.steps) == 13
+    assert {one.by for one in made.boxes} == {step.by.said for step in running.plan.steps}
     assert len(made.waits) == 2  # the sum waits for two other chains
     for row in range(3):
         mine = sorted((one for one in made.boxes if one.row == row), key=lambda one: one.start_us)
@@ -39,6 +41,17 @@ def test_of_a_plan_in_one_stream_its_steps_follow_each_other() -> None:
     made = running.timeline(FEED)
     assert made.rows == ("one step after the other",) and len(made.boxes) == 13 and not made.waits
     assert made.boxes[0].said.startswith("Step 0 (")
+    running.close()
+
+
+def test_what_went_over_to_the_default_is_not_called_a_kernels() -> None:
+    graph = ModelGraph(wide())
+    kernels = Kernels(graph)
+    running = Executor(graph, planned(graph, kernels), kernels.load, threads=1)
+    kernel = next(step for step in running.plan.steps if isinstance(step.by, ByKernel))
+    running._program.drop({kernel.by.artifact})  # type: ignore[union-attr, arg-type]
+    told = dict(zip(running.plan.steps, running.timeline(FEED).boxes, strict=True))
+    assert told[kernel].by == "onnxruntime"
     running.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,6 +74,37 @@ def test_copies_between_devices_are_kernels_of_their_own_in_their_streams_order(
     assert manners == [Manner.ASYNC, Manner.ASYNC, Manner.SYNC, Manner.SYNC]
     with pytest.raises(StreamsFailed, match="A copy of 12 bytes does not fit into 4"):
         device.stream(0).copy(DeviceBytes(a.address, 4), x)
+
+
+def test_a_kernel_reads_an_output_or_a_copy_of_one_and_writes_into_memory_that_was_asked_for() -> None:
+    """[0032]: the inputs first, then memory of the device for the outputs, then the device's own kernel."""
+    driver = StreamingSimulation(1)
+    device = CudaDevice(driver)
+    x, y, z = np.array([0.5, 2.0, -4.0], np.float32), np.zeros(3, np.float32), np.zeros(3, np.float32)
+    module = driver.load(json.dumps({"functions": {"f": "inverted"}}).encode())
+
+    def asked_for() -> DeviceBytes:
+        return DeviceBytes(driver.allocate(x.nbytes), x.nbytes)
+
+    def kernel(source: int, target: int) -> Any:
+        arguments = [np.uint64(source), np.uint64(target), np.int32(3)]
+        return driver.launcher(module, "f", (1,), (1,), 0, arguments)
+
+    given, made, copied, again, from_copy = (asked_for() for _ in range(5))
+    stream = device.stream(0)
+    stream.copy(given, x)
+    stream.launch(kernel(given.address, made.address))
+    stream.copy(copied, made)
+    stream.launch(kernel(made.address, again.address))
+    stream.launch(kernel(copied.address, from_copy.address))
+    stream.copy(y, again)
+    stream.copy(z, from_copy)
+    device.synchronize(5.0)
+    assert y.tolist() == z.tolist() == x.tolist(), "1 ÷ (1 ÷ x), of the output and of its copy"
+    driver.free(again.address)
+    stream.launch(kernel(made.address, again.address))
+    with pytest.raises(StreamsLost, match=r"Stream 0 failed: .*ILLEGAL_ADDRESS"):
+        device.synchronize(1.0)
 
 
 def test_marks_are_of_the_devices_clock() -> None:

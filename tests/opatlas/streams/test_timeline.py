@@ -25,7 +25,7 @@ from tests.opatlas.streams.work import RandomWork
 
 MADE = Timeline(
     ("engine 0", "engine 1"),
-    (TimelineBox(0, "Step 0 (Conv)", 0.0, 20.0, "a"), TimelineBox(1, "Step 3 (Relu)", 5.5, 2.0, "b")),
+    (TimelineBox(0, "Step 0 (Conv)", 0.0, 20.0, "a", "tvm"), TimelineBox(1, "Step 3 (Relu)", 5.5, 2.0, "b")),
     (TimelineWait(1, "Step 3 (Relu)", 1.5, 4.0, 3.0, "b"),),
 )
 
@@ -75,7 +75,10 @@ def test_the_processors_marks_are_of_its_own_clock() -> None:
 
 
 def test_it_comes_back_from_json_as_it_was() -> None:
-    assert Timeline.from_json(json.loads(json.dumps(MADE.to_json()))) == MADE
+    document = json.loads(json.dumps(MADE.to_json()))
+    assert Timeline.from_json(document) == MADE
+    document["boxes"] = [one[:5] for one in document["boxes"]]
+    assert [one.by for one in Timeline.from_json(document).boxes] == ["", ""]  # who sends none is read
 
 
 def test_expected_against_real_waits_are_told_by_row() -> None:
@@ -99,7 +102,8 @@ def test_chrome_opens_it() -> None:
 
 def test_a_models_own_timeline_says_nothing_of_others() -> None:
     mine = MADE.of_model("b")
-    assert [(one.said, one.model) for one in mine.boxes] == [(OTHERS, OTHERS), ("Step 3 (Relu)", "")]
+    boxes = [(one.said, one.model, one.by) for one in mine.boxes]
+    assert boxes == [(OTHERS, OTHERS, ""), ("Step 3 (Relu)", "", "")]
     assert len(mine.waits) == 1 and not MADE.of_model("a").waits
 
 
@@ -122,7 +126,7 @@ def test_a_long_run_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"rows": [5, "b"]}, "text of at most 120"),
         ({"boxes": []}, "'boxes' of a timeline must be a list of 1 to 2000"),
         ({"boxes": [[0, 0.0, 1.0, "s", ""]] * 2001}, "'boxes' of a timeline"),
-        ({"boxes": [[0, 0.0, 1.0, "s"]]}, r"\[row, start_us, took_us, said, model\]"),
+        ({"boxes": [[0, 0.0, 1.0, "s"]]}, r"\[row, start_us, took_us, said, model, by\]"),
         ({"boxes": [[2, 0.0, 1.0, "s", ""]]}, "A row's number in a timeline is from 0 to 1"),
         ({"boxes": [[True, 0.0, 1.0, "s", ""]]}, "A row's number"),
         ({"boxes": [[0, -1.0, 1.0, "s", ""]]}, "A time in a timeline is microseconds from 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tuning.bare import bundle, lines
+from tuning.bare import bundle, lines, slices
 from tuning.bare.figures import figures
 from tuning.bare.lines import Full, Lines
 from tuning.bare.problems import DTYPES, problems
@@ -107,6 +108,74 @@ def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
     assert found["of_the_roofline"] == pytest.approx(5 / 50)
 
 
+def test_tests_without_time_are_left_to_the_next_slice_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bundle.ROOT)
+    module = "tests/tuning/measure/device/test_nvml.py"
+    first = slices.run_module(module, 29)
+    assert (first["code"], first["counts"], first["failed"]) == (0, {}, [])
+    assert first["left"] == 3
+    ended = {"test": f"{module}::test_a_look_at_a_device", "how": "skipped", "why": "it was, before"}
+    second = slices.run_module(module, 200, {**first, "ended": [ended]})
+    assert (second["code"], second["left"]) == (0, 0)
+    assert second["counts"] == {"skipped": 1, "passed": 2}
+
+
+def test_a_test_that_is_slow_itself_is_begun_where_it_can_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bundle.ROOT)
+    module = tmp_path / "test_some.py"
+    module.write_text(
+        "import pytest\npytestmark = pytest.mark.slow\ndef test_quick(): pass\n"
+        "@pytest.mark.slow\ndef test_long(): pass\n"
+    )
+    found = slices.run_module(str(module), 100)
+    assert (found["code"], found["counts"], found["left"]) == (0, {"passed": 1}, 1)
+
+
+ABOUT_DEVICES = re.compile(
+    r"mark\.gpu\b|^from (opatlas\.load\.cuda|opatlas\.load\.torch\.on_device|opatlas\.identity\.place\.cuda"
+    r"|opatlas\.streams\.cuda_device|tuning\.measure\.device|tuning\.measure\.scrutiny\.referees"
+    r"|tests\.tuning\.measure\.simulated_device)\b",
+    re.MULTILINE,
+)
+WITH_THE_SERVICE = {
+    "tests/tuning/bare/test_slices.py",
+    "tests/tuning/measure/test_unseen.py",
+}
+"""They configure it, or have fixtures of the whole suite; none of them is of a real device."""
+
+
+def test_every_module_about_devices_is_in_the_slices() -> None:
+    about = {
+        path.relative_to(bundle.ROOT).as_posix()
+        for path in (bundle.ROOT / "tests").rglob("test_*.py")
+        if ABOUT_DEVICES.search(path.read_text())
+    }
+    listed = slices.modules(bundle.ROOT)
+    assert about - WITH_THE_SERVICE <= set(listed)
+    assert {"tests/gpu/test_device.py", *WITH_THE_SERVICE} <= about
+    assert len(listed) == len(set(listed)) and all((bundle.ROOT / one).is_file() for one in listed)
+
+
+def test_an_environment_over_another_has_what_that_has(tmp_path: Path) -> None:
+    """As on a machine whose Python is that of an environment: PyTorch is in there."""
+    make = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "theirs")]
+    subprocess.run(make, check=True, timeout=60)
+    python = tmp_path / "theirs/bin/python"
+    (theirs,) = (tmp_path / "theirs").glob("lib/python*/site-packages")
+    (theirs / "of_theirs.py").write_text("")
+    environment = {**os.environ, "PYTHONPATH": str(bundle.ROOT)}
+    unpack = [str(python), "-m", "tuning.bare.unpacked"]
+    subprocess.run(unpack, cwd=tmp_path, env=environment, check=True, timeout=60)
+    code = "import site, of_theirs; print(of_theirs.__file__, site.getsitepackages())"
+    own = subprocess.run(
+        [str(tmp_path / "var/gpu/venv/bin/python"), "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert own.returncode == 0, own.stderr
+    assert str(theirs) in own.stdout.split(" ", 1)[1]
+
+
 def test_a_bundle_runs_where_there_is_no_django(tmp_path: Path) -> None:
     """Unpacked in an empty folder; only the quick modules, the others are the same code."""
     made = bundle.make_bundle(tmp_path / "bundle.tar.gz", download=False)
@@ -121,7 +190,7 @@ def test_a_bundle_runs_where_there_is_no_django(tmp_path: Path) -> None:
     modules = ("tests/gpu/test_device.py", "tests/tuning/measure/device/test_watch.py")
     code = (
         "import json, sys; from pathlib import Path; from tuning.bare import slices;"
-        f"print(json.dumps(slices.test(Path('state'), 200, {modules!r}, lambda line: None)))"
+        f"print(json.dumps(slices.test(Path('state'), 400, {modules!r}, lambda line: None)))"
     )
     environment = {**os.environ, "PYTHONPATH": f"{hidden}:{tree}"}
     done = subprocess.run(

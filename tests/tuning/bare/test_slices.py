@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,15 @@ def test_what_a_slice_measures_goes_on_and_comes_home(
         said: list[str] = []
         found = slices.bench(laboratory, ROUTES, default, WANTED, state, say=said.append, baseline=COMPILED)
         assert len(said) == 1 and said[0].startswith("kernelbench_level1/float32/1: triton")
+        slow, name = [replace(COMPILED, builds_in_process=False)], WANTED[2].name
+        late = slices.bench(laboratory, slow, default, WANTED[2:], tmp_path / "late", 100, said.append)
+        assert (late["left"], late["put_off"]) == (1, name), "a build of a minute and a race do not fit"
+        assert said[1].startswith(f"{name}: put off to the next slice: not begun: it may take 60 s")
+        late = slices.bench(laboratory, slow, default, WANTED[2:], tmp_path / "late", 100, said.append)
+        assert (late["left"], late["put_off"]) == (0, "")
+        (tried,) = [one for line in Lines(tmp_path / "late", "measured") for one in line["entries"][1:]]
+        assert (tried["route"], tried["status"]) == ("torch_compile", "timed_out")
+        assert tried["detail"].startswith("not begun")
     assert (found["problems"], found["uncovered"], found["left"]) == (3, 2, 0)
     assert found["max_autotune_measured"] == 1 and found["max_autotune_uncovered"] == {"no result": 2}
     assert found["geomean_vs_max_autotune"] > 1, "150 us against 300"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from opatlas.errors import InvalidModel
 from opatlas.graph import extract
@@ -64,3 +64,43 @@ def test_weights_are_drawn_by_what_they_are_used_for() -> None:
     assert drawn["v"].min() > 0
     assert 0.5 < drawn["s"].mean() < 1
     assert drawn["two"] == 2
+
+
+def test_weights_that_only_bodies_read_are_drawn_and_those_of_bodies_too() -> None:
+    """A loop within a branch: one weight is the model's, one the loop's, and the count and the bound stay."""
+    flat = {name: np.full((64, 64), 0.02, np.float32) for name in ("w", "inner")}
+    given = [("turn", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("c", TensorProto.FLOAT, None)]
+    loop = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["c", "w"], ["p"]),
+            helper.make_node("MatMul", ["p", "inner"], ["q"]),
+            helper.make_node("Clip", ["q", "", "most"], ["d"]),
+        ],
+        "loop", [helper.make_tensor_value_info(*one) for one in given],
+        [helper.make_empty_tensor_value_info(name) for name in ("go", "d")],
+        [numpy_helper.from_array(flat["inner"], "inner")],
+    )  # fmt: skip
+    then, other = (
+        helper.make_graph([node], "branch", [], [helper.make_empty_tensor_value_info(node.output[0])])
+        for node in (
+            helper.make_node("Loop", ["three", "", "x"], ["t"], body=loop),
+            helper.make_node("Neg", ["x"], ["e"]),
+        )
+    )
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "low"], ["taken"]),
+        helper.make_node("If", ["taken"], ["y"], then_branch=then, else_branch=other),
+    ]
+    kept = {"three": np.array(3), "most": np.float32(9), "low": np.float32(-1e6)}
+    made = making.model(nodes, {"x": [2, 64]}, ["y"], {"w": flat["w"], **kept})
+    made.ir_version = 10
+    drawn = randomise_weights(made)
+    weights = {one.name: numpy_helper.to_array(one) for one in drawn.graph.initializer}
+    assert weights.keys() == {"w", *kept} and all(weights[name] == value for name, value in kept.items())
+    branch = next(one.g for one in drawn.graph.node[2].attribute if one.name == "then_branch")
+    [own] = branch.node[0].attribute[0].g.initializer
+    for weight in (weights["w"], numpy_helper.to_array(own)):
+        assert weight.std() == pytest.approx(np.sqrt(2 / 64), rel=0.05)
+    first, second = _outputs(drawn.SerializeToString())
+    assert np.isfinite(first).all() and np.abs(first - second).max() > 0.02 * np.abs(first).max()

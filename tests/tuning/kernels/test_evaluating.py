@@ -17,7 +17,7 @@ from tuning.kernels import claims, selectors
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion
 from tuning.kernels.services import revoke
 from tuning.measure.sandbox.tiers import SandboxTier
-from tuning.models import State, Trial
+from tuning.models import Race, State, Trial
 from tuning.routes.base import Candidate
 from tuning.routes.manual.cpp import CppRoute
 from tuning.worker.process import WorkerProcess
@@ -92,6 +92,19 @@ def test_evidence_then_approval_then_the_contest_then_revocation(
     assert [line.step for line in version.decisions.all()] == [
         "submitted", "building", "awaiting", "approved", "revoked",
     ]  # fmt: skip
+
+
+def test_an_approved_kernel_opens_contests_where_nothing_else_is_known(
+    worker: WorkerProcess, explored: Any, awaiting: Any, people: Any
+) -> None:
+    approve(awaiting(source=source(ratio=3.0)), user=people["bob"], reason="fine")
+    row = explored(128, state=State.QUEUED, stage=0)
+    worker.run_until_idle()
+    opening, *rest = (race.report for race in Race.objects.filter(exploration=row).order_by("pk"))
+    raced = [entry["route"] for entry in opening["entries"] if entry.get("heat")]
+    assert raced == ["cpp"], opening
+    assert not any(entry["route"] == "cpp" and entry.get("heat") for one in rest for entry in one["entries"])
+    assert Best.objects.get(rank=0, operator=row.operator).route == "cpp"
 
 
 def test_a_kernel_revoked_while_it_is_contested_is_not_published(

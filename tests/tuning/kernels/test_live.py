@@ -12,6 +12,7 @@ import pytest
 
 from opatlas.identity import Setting, detect_target, parse_operator
 from tests.configuring import configured
+from tests.opatlas.identity.examples import graph, step, tensor, weight
 from tests.tuning.live import Live, look_up, measuring
 from tests.tuning.people import Person
 from tuning.kernels.shipped import FOLDER
@@ -145,7 +146,7 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
         yield one
 
 
-@pytest.mark.parametrize("name", ["softmax", "layer_norm", "depthwise", "small_gemm"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "depthwise", "small_gemm", "winograd"])
 def test_shipped_kernels_pass_the_checker_in_the_sandbox(
     laboratory: Laboratory, name: str, tmp_path: Path
 ) -> None:
@@ -189,6 +190,20 @@ def _conv(batch: int, channels: int, size: int, kernel: int, stride: int, bias: 
     )
 
 
+def _windows(batch: int, channels: tuple[int, int], size: tuple[int, int], window: int, **more: Any) -> Any:
+    """A convolution whose windows are constant; ``more``: ``pads``, ``bias``, ``relu``."""
+    read, made = channels
+    inputs = [tensor(batch, read, *size), weight(made, read, window, window)]
+    if more.get("bias"):
+        inputs.append(weight(made))
+    attrs = {"pads": more.get("pads", [window // 2] * 4), "strides": [1, 1], "kernel_shape": [window] * 2}
+    last = len(inputs)
+    nodes = [step("Conv", list(range(last)), [last], **attrs)]
+    if more.get("relu"):
+        nodes.append(step("Relu", [last], [last + 1]))
+    return parse_operator(graph(*nodes, inputs=inputs, outputs=[last + len(nodes) - 1]))
+
+
 def _norm(*shape: int) -> Any:
     row = {"shape": [shape[-1]], "dtype": "float32"}
     inputs = [{"shape": list(shape), "dtype": "float32"}, row, row]
@@ -210,6 +225,10 @@ SHAPES = [
     _conv(2, 3, 21, 3, 1, False),
     _conv(1, 5, 14, 5, 2, True),
     _conv(1, 2, 7, 7, 1, False),
+    _windows(2, (9, 40), (13, 18), 3),  # tiles cut at both borders, panels that are not full
+    _windows(1, (16, 12), (8, 70), 3, bias=True, relu=True, pads=[0, 2, 1, 0]),
+    _windows(1, (8, 64), (75, 41), 5, bias=True),
+    _windows(1, (256, 33), (30, 61), 3, relu=True),  # more than one group of tiles
     _product(50, 33, 70),  # borders below and at the right of the tiles, whichever vectors there are
     _product(24, 16, 64),  # tiles that divide evenly
     _product(1, 5, 3),  # less than a tile

@@ -32,7 +32,7 @@ def test_what_ended_before_it_was_greeted_has_answered(
 
     specimen = Specimen(relu, setting)
     monkeypatch.setattr(os, "pidfd_open", late)
-    found = Referees(specimen, "", lambda: lab._zygote("library")).of([specimen.own[0]])
+    found = Referees(specimen, "", lambda: lab.zygotes["library"]).of([specimen.own[0]])
     specimen.close()
     assert len(found) == 1 and found[0][0].value.shape == (128, 128)
 
@@ -42,9 +42,9 @@ def test_who_ends_while_it_takes_new_values_is_found_out_at_once(
 ) -> None:
     artifact, limits = kernel("honest"), Limits(run_s=60.0)
     specimen = Specimen(relu, setting)
-    zygote = lab._zygote(zygote_of(artifact.manifest))
+    zygote = lab.zygotes[zygote_of(artifact.manifest)]
     subject = Subject(zygote, specimen, artifact, limits.bounds, limits.run_s, 2)
-    specimen.references = Referees(specimen, "", lambda: lab._zygote("library")).judge(
+    specimen.references = Referees(specimen, "", lambda: lab.zygotes["library"]).judge(
         specimen.inputs.fd, specimen.request()["sets"]
     )
     try:

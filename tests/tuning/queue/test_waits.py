@@ -94,7 +94,7 @@ def test_a_silent_worker_is_no_engine(
     row = make_exploration()
     make_exploration(size=2, state=State.RUNNING, lease_owner="w1/7", doing="eager: timing")
     assert wait_of(row, rates).seconds is None
-    assert target_row.pk not in newcomers_waits(rates)
+    assert target_row.pk not in newcomers_waits(busy_workers(Stage.FIRST, rates), rates)
     assert first_results_s(target_row.pk, [Newcomer(2, 1.0, "Relu")], rates) is None
     assert backlog_s(target_row.pk, rates) == 0.0
     worker("w2")
@@ -109,7 +109,7 @@ def test_what_is_asked_for_now_goes_before_low_priority_and_later_stages(
     make_exploration(size=2)
     make_exploration(size=3, priority=Priority.LOW)
     make_exploration(size=4, stage=Stage.CONTEST)
-    assert newcomers_waits(rates)[target_row.pk].seconds == 2 * FIRST_S
+    assert newcomers_waits(busy_workers(Stage.FIRST, rates), rates)[target_row.pk].seconds == 2 * FIRST_S
     assert backlog_s(target_row.pk, rates) == 3 * (FIRST_S + CONTEST_S) + CONTEST_S
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.default_names import default_route_name
+from opatlas.conf import Misconfigured
 from opatlas.identity import Setting, detect_target, parse_operator
 from opatlas.load.recipe import check_recipe
 from tests.catalog.making import GPU
@@ -23,15 +24,22 @@ def test_it_refuses_targets_of_other_kinds(route: Route) -> None:
 
 
 def test_a_worker_has_the_routes_for_its_kind_of_target() -> None:
-    on_cuda = {"eager", "cublaslt", "cudnn", "inductor", "triton", "cuda"}
+    on_cuda = {"eager", "cublas", "cublaslt", "cudnn", "inductor", "triton", "cuda"}
     assert {route.name for route in routes_for("cuda")} == on_cuda
     assert {route.name for route in routes_for("cpu")} == {route.name for route in ROUTES} - {
+        "cublas",
         "cublaslt",
         "cudnn",
         "triton",
         "cuda",
     }
     assert len(routes_for("cpu")) == 11
+
+
+def test_a_worker_may_be_told_which_routes_it_has() -> None:
+    assert {route.name for route in routes_for("cpu", ("halide", "triton"))} == {"halide", *DEFAULTS}
+    with pytest.raises(Misconfigured, match="No route is called 'halid'"):
+        routes_for("cpu", ("halid",))
 
 
 def test_eager_on_a_gpu_is_the_plain_call_there() -> None:

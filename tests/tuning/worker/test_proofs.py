@@ -19,7 +19,7 @@ from tuning.worker.proofs import NOT_YET, Proofs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BROKEN = "A tiny Add cannot be built in sandbox tier T1: Unable to create temp directory"
+BROKEN = "A tiny Add cannot be built in the sandbox: Unable to create temp directory"
 
 
 class Provings:

@@ -92,18 +92,24 @@ def expected_saving_us(work: ClaimedSlice, waiting: Iterable[Tried]) -> float:
 
 
 def sure_ones(work: ClaimedSlice, waiting: Sequence[Tried]) -> list[Tried]:
-    """What may open a contest, the most promising first."""
+    """What may open a contest, the most promising first; before all the most promising kernel that somebody
+    approved for such operators, unless it has lost on their like."""
     odds, beats = odds_for(work.row.target_id), to_beat(work)
 
     def promise(tried: Tried) -> float:
         return odds.sure_promise(about(work, tried), beats)
 
-    batch, spent_s = list[Tried](), 0.0
-    for tried in sorted(waiting, key=promise, reverse=True)[:BUILT_TOGETHER]:
+    approved = [
+        one for one in waiting if _is_submitted(one) and odds.chance(about(work, one), beats) >= BOUND
+    ]
+    batch = sorted(approved, key=lambda one: odds.promise(about(work, one), beats))[-1:]
+    spent_s = sum(odds.expect(about(work, one)).seconds for one in batch)
+    ours = [one for one in waiting if not _is_submitted(one)]
+    for tried in sorted(ours, key=promise, reverse=True)[:BUILT_TOGETHER]:
         takes_s = odds.expect(about(work, tried)).seconds
         if promise(tried) < SURE_PROMISE:
             break
-        if tried.route.name not in SUBMITTED and spent_s + takes_s <= OPENING_S:
+        if spent_s + takes_s <= OPENING_S:
             batch.append(tried)
             spent_s += takes_s
     return batch
@@ -123,13 +129,19 @@ def _promise(race: RaceInProgress, tried: Tried) -> float:
 
 def _next_batch(race: RaceInProgress, waiting: list[Tried]) -> list[Tried]:
     """The most promising of those that wait, taken out of them; those without a chance are out, unless they
-    are of the few that are tried against the odds."""
+    are of the few that are tried against the odds. Kernels that somebody wrote and somebody approved for such
+    operators come first, by themselves: what they reach leaves many of the others without a chance."""
     work = race.work
     favourites = {candidate_digest(one.route, one.parameters) for one in work.favourites}
 
-    waiting.sort(key=lambda tried: (tried.digest in favourites, _promise(race, tried)), reverse=True)
+    def turn(tried: Tried) -> tuple[bool, bool, float]:
+        return tried.digest in favourites, _is_submitted(tried), _promise(race, tried)
+
+    waiting.sort(key=turn, reverse=True)
     batch, spent_s = list[Tried](), 0.0
     for tried in list(waiting):
+        if batch and _is_submitted(tried) != _is_submitted(batch[0]):
+            break
         chance = race.odds.chance(about(work, tried), race.to_beat)
         if chance < BOUND and tried.digest not in favourites and not _must_be_tried(work, tried):
             waiting.remove(tried)
@@ -144,20 +156,24 @@ def _next_batch(race: RaceInProgress, waiting: list[Tried]) -> list[Tried]:
     return batch
 
 
+def _is_submitted(tried: Tried) -> bool:
+    return tried.route.name in SUBMITTED
+
+
 def _must_be_tried(work: ClaimedSlice, tried: Tried) -> bool:
     """Whatever its odds: what a round was asked for, what a search has found or somebody approved."""
-    asked_for = bool(work.row.routes) or work.row.stage != Stage.CONTEST or tried.route.name in SUBMITTED
+    asked_for = bool(work.row.routes) or work.row.stage != Stage.CONTEST or _is_submitted(tried)
     return asked_for or against_the_odds(work.row.operator.key, tried.digest)
 
 
 def _run_heat(race: RaceInProgress, batch: Sequence[Tried]) -> None:
     """Build them, and race those that build; the leader so far runs with them."""
-    ours = [tried for tried in batch if tried.route.name not in SUBMITTED]
+    ours = [tried for tried in batch if not _is_submitted(tried)]
     race.report.heats += 1
     if ours:
         _heat_of(race, ours)
     for tried in batch:
-        if tried.route.name in SUBMITTED:
+        if _is_submitted(tried):
             _time_alone(race, tried)
 
 

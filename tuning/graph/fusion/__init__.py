@@ -1,2 +1,1 @@
-"""Fused operators (requirement G2): which nodes of a graph may be one operator, which might be worth it, and
-which are by their measured times. PURE. The rule, its cases and where we go beyond it: ``docs/g2.md``."""
+"""Which parts of a model a device and its libraries can run as one operator, by rule (docs/g2.md). PURE."""

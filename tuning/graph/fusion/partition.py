@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from opatlas.graph.fusion.dataflow import DataFlow
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.operator import Operator
-from tuning.graph.fusion.dataflow import DataFlow
 from tuning.graph.fusion.device import ExecutionDevice, LibraryRules
 
 CONTROL_FLOW = "a branch or loop is never fused with others"

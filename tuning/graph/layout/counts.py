@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from opatlas.graph.linked import BodyPath, NodePath, unique_name
-from opatlas.graph.normal import ModelGraph
 from opatlas.graph.profile import InvalidProfile, ModelProfile
+from opatlas.graph.typed_nodes import TypedNodes
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,17 @@ class ControlFlow:
         return unique_name(self.at), then, other
 
 
-def control_flow(graph: ModelGraph, body: BodyPath = ()) -> list[ControlFlow]:
+def control_flow(model: TypedNodes, body: BodyPath = ()) -> list[ControlFlow]:
     """A model's branches and loops that can be taken apart, outer ones before those in them."""
     found = []
-    for number, node in enumerate(graph.nodes):
-        if not node.bodies:
-            continue
+    for number, bodies in sorted(model.bodies.items()):
         at = (*body, number)
         inner = tuple(
             tuple((*at, which, one) for one in range(len(part.graph.nodes)))
-            for which, part in enumerate(node.bodies)
+            for which, part in enumerate(bodies)
         )
-        found.append(ControlFlow(at, node.proto.op_type, inner))
-        for which, part in enumerate(node.bodies):
+        found.append(ControlFlow(at, model.types[number], inner))
+        for which, part in enumerate(bodies):
             found += control_flow(part.graph, (*at, which))
     return found
 

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from opatlas.graph.bodies import scan_form
 from opatlas.graph.linked import LEFT_OUT, BodyPath, NodePath, unique_name
-from opatlas.graph.normal import GraphBody, GraphNode, ModelGraph
+from opatlas.graph.normal import ModelGraph
 from opatlas.graph.profile import ModelProfile
+from opatlas.graph.typed_nodes import HandedValue, TypedBody, TypedNodes
 from opatlas.graph.types import TensorType
-from opatlas.plan.bodies import carried
 from tuning.graph.layout.counts import control_flow, expected_counts
 from tuning.graph.layout.names import ANY, ROW_MAJOR, misfit, settled
 from tuning.graph.layout.problem import (
@@ -73,20 +72,68 @@ def layouts_of(
     """
     if profile is not None:
         profile.check(graph.key, version)
+    model = TypedNodes.of_graph(graph)
     made = _Assembly(tables, reorders)
-    made.add_model(graph, given or {}, wanted or {})
+    made.add_model(
+        model,
+        _ends("input", graph.input_names, graph.inputs, given or {}),
+        _ends("output", graph.output_names, graph.outputs, wanted or {}),
+    )
     if unknown := [at for at in tables if at not in made.seen]:
         raise InvalidLayouts(f"The model has no operator {unique_name(unknown[0])}, which a table is of.")
-    counts = expected_counts(control_flow(graph), profile)
-    values = {name: made.value(name) for name in made.bodies}
-    problem = LayoutProblem(tuple(made.nodes), values, counts)
-    return ModelLayouts(problem, tuple(made.without), made.left_out, tuple(made.estimated))
+    return made.layouts(expected_counts(control_flow(model), profile))
+
+
+def layouts_of_units(
+    model: TypedNodes,
+    units: Mapping[NodePath, tuple[int, ...]],
+    tables: Tables,
+    reorders: KnownReorders,
+    counts: Mapping[BodyPath, float],
+) -> LayoutProblem:
+    """The same where several nodes may run as one: ``units`` has the nodes of each, which read and make what
+    they do together, under its last; of nodes that are in none nothing is needed. What comes and goes is
+    row-major."""
+    made = _Assembly(tables, reorders, units)
+    ends = (_ends(what, map(str, numbers), numbers, {}) for what, numbers in _numbers(model))
+    made.add_model(model, *ends)
+    return made.layouts(counts).problem
+
+
+def handed_name(at: NodePath, place: int) -> str:
+    """What stands in a problem for all that a branch or loop hands on at one place of its outputs."""
+    return f"{unique_name(at)} hands on {place}"
+
+
+@dataclass(frozen=True)
+class _End:
+    """An input or output: what people call it, and the layout that it has to have."""
+
+    name: str
+    said: str
+    number: int
+    layout: str
+
+
+def _ends(what: str, names: Iterable[str], numbers: Sequence[int], layouts: Mapping[str, str]) -> list[_End]:
+    ends = [
+        _End(f"{what} {name}", f"{what.capitalize()} '{name}'", number, settled(layouts.get(name, ROW_MAJOR)))
+        for name, number in zip(names, numbers, strict=True)
+    ]
+    if unknown := set(layouts) - {one.name.removeprefix(f"{what} ") for one in ends}:
+        raise InvalidLayouts(f"The model has no {what} '{min(unknown)}'.")
+    return ends
+
+
+def _numbers(model: TypedNodes) -> list[tuple[str, tuple[int, ...]]]:
+    return [("input", model.inputs), ("output", tuple(dict.fromkeys(model.outputs)))]
 
 
 @dataclass
 class _Assembly:
     tables: Tables
     reorders: KnownReorders
+    units: Mapping[NodePath, tuple[int, ...]] | None = None  # each node by itself unless given
     nodes: list[LayoutNode] = field(default_factory=list)
     bodies: dict[str, BodyPath] = field(default_factory=dict)  # where each value is made
     kinds: dict[str, TensorType | None] = field(default_factory=dict)
@@ -105,26 +152,28 @@ class _Assembly:
         )
         self._layouts = list(dict.fromkeys([ROW_MAJOR, *map(settled, sides)]))
 
-    def add_model(self, graph: ModelGraph, given: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        ends = (("input", given, graph.input_names), ("output", wanted, graph.output_names))
-        for what, layouts, names in ends:
-            if unknown := set(layouts) - set(names):
-                raise InvalidLayouts(f"The model has no {what} '{min(unknown)}'.")
-            for layout in map(settled, layouts.values()):
-                if layout not in (*self._layouts, ANY):
-                    self._layouts.append(layout)
+    def add_model(self, model: TypedNodes, given: Sequence[_End], wanted: Sequence[_End]) -> None:
+        self._layouts += [
+            one for one in dict.fromkeys(end.layout for end in (*given, *wanted))
+            if one != ANY and one not in self._layouts
+        ]  # fmt: skip
         scope: dict[int, str] = {}
-        for name, number in zip(graph.input_names, graph.inputs, strict=True):
-            layout = self._end(graph, number, f"Input '{name}'", given.get(name, ROW_MAJOR))
-            self._source(f"input {name}", (), [self._define(graph, (), scope, number)], layout)
-        self._walk(graph, (), scope)
-        for name, number in zip(graph.output_names, graph.outputs, strict=True):
-            reads, layout = _reads(scope, [number], ()), wanted.get(name, ROW_MAJOR)
-            if layout == ANY:
-                self._indifferent(f"output {name}", (), reads, [])
+        for end in given:
+            self._check(model, end)
+            self._source(end.name, (), [self._define(model, (), scope, end.number)], end.layout)
+        self._walk(model, (), scope)
+        for end in wanted:
+            reads = _reads(scope, [end.number], ())
+            if end.layout == ANY:
+                self._indifferent(end.name, (), reads, [], self._layouts)
             else:
-                layout = self._end(graph, number, f"Output '{name}'", layout)
-                self._sink(f"output {name}", (), reads, layout)
+                self._check(model, end)
+                self._sink(end.name, (), reads, end.layout)
+
+    def layouts(self, counts: Mapping[BodyPath, float]) -> ModelLayouts:
+        values = {name: self.value(name) for name in self.bodies}
+        problem = LayoutProblem(tuple(self.nodes), values, counts)
+        return ModelLayouts(problem, tuple(self.without), self.left_out, tuple(self.estimated))
 
     def value(self, name: str) -> LayoutValue:
         """With the reorders that its size has, shared by all values of a type."""
@@ -144,21 +193,25 @@ class _Assembly:
 
     # ---- nodes --------------------------------------------------------------------------------------
 
-    def _walk(self, graph: ModelGraph, body: BodyPath, scope: dict[int, str]) -> None:
+    def _walk(self, model: TypedNodes, body: BodyPath, scope: dict[int, str]) -> None:
         """``scope``: names of values by their numbers in this graph; constants have none."""
-        for number, node in enumerate(graph.nodes):
+        for number in range(len(model.nodes)):
             at = (*body, number)
-            if not node.bodies:
-                self._operator(graph, node, at, scope)
-            elif node.proto.op_type == "If":
-                self._branch(graph, node, at, scope)
+            nodes = (number,) if self.units is None else self.units.get(at, ())
+            if not nodes:
+                continue
+            if number not in model.bodies:
+                self._operator(model, nodes, at, scope)
+            elif model.types[number] == "If":
+                self._branch(model, at, scope)
             else:
-                self._loop(graph, node, at, scope)
+                self._loop(model, at, scope)
 
-    def _operator(self, graph: ModelGraph, node: GraphNode, at: NodePath, scope: dict[int, str]) -> None:
+    def _operator(self, model: TypedNodes, unit: Sequence[int], at: NodePath, scope: dict[int, str]) -> None:
         self.seen.add(at)
-        reads = _reads(scope, (*node.inputs, *node.captured), at[:-1])
-        makes = [self._define(graph, at[:-1], scope, one) for one in node.outputs if one != LEFT_OUT]
+        reads = _reads(scope, read_of(model, unit), at[:-1])
+        made = model.nodes[unit[-1]].outputs
+        makes = [self._define(model, at[:-1], scope, one) for one in made if one != LEFT_OUT]
         options = self._options(at, reads, makes)
         self.nodes.append(LayoutNode(unique_name(at), at[:-1], tuple(reads), tuple(makes), tuple(options)))
 
@@ -186,61 +239,79 @@ class _Assembly:
             fitting.append(plain)
         return fitting
 
-    def _branch(self, graph: ModelGraph, node: GraphNode, at: NodePath, scope: dict[int, str]) -> None:
-        inner = [_captured(body, scope) for body in node.bodies]
-        for which, body in enumerate(node.bodies):
+    def _branch(self, model: TypedNodes, at: NodePath, scope: dict[int, str]) -> None:
+        node, bodies = at[-1], model.bodies[at[-1]]
+        inner = [_captured(body, scope) for body in bodies]
+        for which, body in enumerate(bodies):
             self._walk(body.graph, (*at, which), inner[which])
-        for place, number in enumerate(node.outputs):
-            if number == LEFT_OUT:
+        for place, one in enumerate(model.handed(node)):
+            if one.output == LEFT_OUT:
                 continue
             reads = [
                 read
-                for which, body in enumerate(node.bodies)
-                for read in _reads(inner[which], [body.graph.outputs[place]], (*at, which))
+                for which, value in enumerate(one.becomes)
+                for read in _reads(inner[which], [value], (*at, which))
             ]
-            made = self._define(graph, at[:-1], scope, number)
-            self._indifferent(f"{unique_name(at)} output {place}", at[:-1], reads, [made])
+            made = self._define(model, at[:-1], scope, one.output)
+            self._hand_on(model, at, place, one, reads, [made])
 
-    def _loop(self, graph: ModelGraph, node: GraphNode, at: NodePath, scope: dict[int, str]) -> None:
-        [body], within, name = node.bodies, (*at, 0), unique_name(at)
-        inner = _captured(body, scope)
-        is_loop = node.proto.op_type == "Loop"
-        pairs = carried(node, body)
-        begins = node.inputs[2:] if is_loop else node.inputs[: scan_form(node.proto).states]
-        formal = [self._define(body.graph, within, inner, before) for before, _ in pairs]
-        others = set(body.formal) - {before for before, _ in pairs}
+    def _loop(self, model: TypedNodes, at: NodePath, scope: dict[int, str]) -> None:
+        node, [body], within = model.nodes[at[-1]], model.bodies[at[-1]], (*at, 0)
+        inner, handed, name = _captured(body, scope), model.handed(at[-1]), unique_name(at)
+        formal = [self._define(body.graph, within, inner, one.formal) for one in handed]
+        others = set(body.formal) - {one.formal for one in handed}
         given = [self._define(body.graph, within, inner, one) for one in sorted(others)]
         if given:  # its counter and condition, or a Scan's slices
             self._source(f"{name} inputs", within, given, ROW_MAJOR)
         self._walk(body.graph, within, inner)
-        after = body.graph.outputs[1:] if is_loop else body.graph.outputs
-        for place, (begin, (_, becomes)) in enumerate(zip(begins, pairs, strict=True)):
-            reads = [*_reads(scope, [begin], at[:-1]), *_reads(inner, [becomes], within)]
+        for place, one in enumerate(handed):
+            reads = [*_reads(scope, [one.begins], at[:-1]), *_reads(inner, one.becomes, within)]
             made = [formal[place]]
-            if node.outputs[place] != LEFT_OUT:
-                made.append(self._define(graph, at[:-1], scope, node.outputs[place]))
-            self._indifferent(f"{name} carried {place}", at[:-1], reads, made)
-        stacked = _reads(inner, after[len(pairs) :], within)
-        if not is_loop:
-            stacked += _reads(scope, node.inputs[len(pairs) :], at[:-1])
+            if one.output != LEFT_OUT:
+                made.append(self._define(model, at[:-1], scope, one.output))
+            self._hand_on(model, at, place, one, reads, made)
+        first = model.first_carried(at[-1])
+        stacked = _reads(inner, body.graph.outputs[first // 2 + len(handed) :], within)
+        if not first:  # what a Scan goes over
+            stacked += _reads(scope, node.inputs[len(handed) :], at[:-1])
         self._sink(f"{name} stacked", at[:-1], stacked, ROW_MAJOR)
-        rest = [one for one in node.outputs[len(pairs) :] if one != LEFT_OUT]
+        rest = [one for one in node.outputs[len(handed) :] if one != LEFT_OUT]
         if rest:
-            makes = [self._define(graph, at[:-1], scope, one) for one in rest]
+            makes = [self._define(model, at[:-1], scope, one) for one in rest]
             self._source(f"{name} stacks", at[:-1], makes, ROW_MAJOR)
+
+    def _hand_on(
+        self,
+        model: TypedNodes,
+        at: NodePath,
+        place: int,
+        one: HandedValue,
+        reads: list[LayoutRead],
+        makes: list[str],
+    ) -> None:
+        """In one layout on all sides; a constant among what is handed on is row-major, as all constants
+        are that no operator packs."""
+        bodies = model.bodies[at[-1]]
+        becomes = zip(bodies, one.becomes, strict=True)
+        is_constant = one.begins != LEFT_OUT and model.is_constant(one.begins)
+        is_constant |= any(body.graph.is_constant(value) for body, value in becomes)
+        layouts = [ROW_MAJOR] if is_constant else self._layouts
+        self._indifferent(handed_name(at, place), at[:-1], reads, makes, layouts)
 
     # ---- what is no operator ------------------------------------------------------------------------
 
-    def _define(self, graph: ModelGraph, body: BodyPath, scope: dict[int, str], number: int) -> str:
+    def _define(self, model: TypedNodes, body: BodyPath, scope: dict[int, str], number: int) -> str:
         name = unique_name((*body, number))
         scope[number] = name
-        self.bodies[name], self.kinds[name] = body, graph.type_of(number)
+        self.bodies[name], self.kinds[name] = body, model.type_of(number)
         return name
 
-    def _indifferent(self, name: str, body: BodyPath, reads: list[LayoutRead], makes: list[str]) -> None:
-        """One layout on all sides, any, for nothing."""
+    def _indifferent(
+        self, name: str, body: BodyPath, reads: list[LayoutRead], makes: list[str], layouts: Iterable[str]
+    ) -> None:
+        """One of these layouts on all sides, for nothing."""
         kinds = [self.kinds[one] for one in (*(read.value for read in reads), *makes)]
-        fitting = [one for one in self._layouts if not any(misfit(one, kind) for kind in kinds)]
+        fitting = [one for one in layouts if not any(misfit(one, kind) for kind in kinds)]
         options = tuple(
             LayoutOption((layout,) * len(reads), (layout,) * len(makes), FREE) for layout in fitting
         )
@@ -255,14 +326,20 @@ class _Assembly:
         if reads:
             self.nodes.append(LayoutNode(name, body, tuple(reads), (), (option,)))
 
-    def _end(self, graph: ModelGraph, number: int, what: str, layout: str) -> str:
-        """The layout of an input or output."""
-        if reason := misfit(settled(layout), graph.type_of(number)):
-            raise InvalidLayouts(f"{what} cannot be in it: {reason}.")
-        return settled(layout)
+    @staticmethod
+    def _check(model: TypedNodes, end: _End) -> None:
+        if reason := misfit(end.layout, model.type_of(end.number)):
+            raise InvalidLayouts(f"{end.said} cannot be in it: {reason}.")
 
 
-def _captured(body: GraphBody, scope: Mapping[int, str]) -> dict[int, str]:
+def read_of(model: TypedNodes, unit: Sequence[int]) -> list[int]:
+    """What a unit's nodes read of what they do not make, as often as they do; LEFT_OUT and constants too."""
+    within = frozenset().union(*(model.nodes[node].makes for node in unit))
+    values = (value for node in unit for value in (*model.nodes[node].inputs, *model.nodes[node].captured))
+    return [value for value in values if value not in within]
+
+
+def _captured(body: TypedBody, scope: Mapping[int, str]) -> dict[int, str]:
     """What a body has of the values around it."""
     return {own: scope[outer] for own, outer in body.captured if outer in scope}
 

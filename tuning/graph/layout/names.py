@@ -13,6 +13,8 @@ from functools import lru_cache
 from opatlas.graph.types import TensorType
 
 ROW_MAJOR = "row-major"
+NHWC = "NHWC"
+"""The one layout beside it in which plans run operators."""
 ANY = "any"
 """Of a model's output that whoever takes it takes in every layout."""
 _ORDERS = ("NCW", "NCHW", "NCDHW", "OIW", "OIHW", "OIDHW")

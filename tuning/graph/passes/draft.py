@@ -4,15 +4,18 @@ PURE."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from opatlas.evidence import Ratios
+from opatlas.graph.fusion.candidates import FusionCandidate
+from opatlas.graph.fusion.choosing import FusionQuestion
+from opatlas.graph.linked import BodyPath, NodeAt
 from opatlas.graph.structure import ModelStructure
-from opatlas.plan.making import NodeChoice, with_kernels
-from opatlas.plan.plan import ByKernel, ModelPlan, PlanStep
-from tuning.graph.fusion.candidates import FusionCandidate
-from tuning.graph.fusion.choosing import FusionQuestion
+from opatlas.plan.making import DEFAULT, NodeChoice, needed_nodes, with_kernels
+from opatlas.plan.plan import ByBodies, ByKernel, ModelPlan, PlanStep
+from tuning.graph.layout.forms import LayoutForm
+from tuning.graph.layout.problem import ReorderOf
 
 ALONE = "the default alone, not in place"
 """What a published default's time is: of the operator by itself, where a framework may fuse it in a model."""
@@ -44,12 +47,14 @@ class PublishedKernel:
 class KnownOperator:
     """What the catalogue has of one operator. ``default_us``: the default's time, alone; ``best``: who is
     fastest of all, in words; ``onnxruntime_us``: ONNX Runtime's time where it was tried, alone, in proportion
-    to the default's."""
+    to the default's. ``inexact``: why its fastest kernel is less exact than is asked for, and so not the
+    ``kernel``."""
 
     default_us: float
     best: str
     kernel: PublishedKernel | None = None
     onnxruntime_us: float | None = None
+    inexact: str = ""
 
     @property
     def left_us(self) -> float:
@@ -59,11 +64,59 @@ class KnownOperator:
 
 
 @dataclass(frozen=True)
+class AssumedTimes:
+    """Of one node, by the default in the model as it was given, and where it is left to ONNX Runtime;
+    ``is_estimate``: nobody has measured the latter."""
+
+    default_us: float | None
+    left_us: float | None
+    is_estimate: bool = False
+
+
+@dataclass(frozen=True)
+class LayoutQuestion:
+    """An operator that nothing is published of: a unit's channels-last, by its ``nodes`` in the model or in
+    ``body``, or a reorder of a value, which has none; and what it is worth at best, in microseconds of one
+    run."""
+
+    operator: str
+    nodes: tuple[int, ...]
+    gain_us: float
+    reorder: ReorderOf | None = None
+    body: BodyPath = ()
+
+
+@dataclass(frozen=True)
+class ChosenLayouts:
+    """``row_us`` and ``us``: of one run with every unit in row-major and as it was chosen, over the units
+    whose times are known; ``estimated_us``: what of the latter nobody has measured; ``gap``: the part by
+    which the best may be below it at most. ``questions``: those first whose answer may change most.
+    ``ratios``: of published operators of units channels-last, by key, what the unit takes in row-major ÷ so;
+    None where nobody who runs in a plan has it."""
+
+    units: int
+    reorders: int
+    row_us: float
+    us: float
+    estimated_us: float
+    gap: float
+    questions: tuple[LayoutQuestion, ...]
+    ratios: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PlanDraft:
     """``published`` by operator key; ``chosen`` kernels by node, a fused one under its last node.
     ``together``: what nodes that are left to ONNX Runtime as one operator take, under their last; the others
-    of them take nothing. ``fusions``: what may be fused; ``questions``: those of them that nothing is
-    published of, by their numbers, those first that might save most."""
+    of them take nothing; ``groups`` has these nodes, under their last. ``fusions``: what may be fused;
+    ``questions``: those of them that nothing is published of, by their numbers, those first that might save
+    most; ``ratios``: of published ones, by operator key, what its nodes took ÷ what it takes, None where
+    nobody who runs in a plan has it. ``forms``: what may run channels-last; ``reorders``: operators' keys of
+    what brings values from one layout into another; ``layouts``: what became of them. ``assumed``: of nodes
+    that a pass put in, and of those that it put into another layout. ``bodies``: drafts of the bodies of
+    branches and loops, by node and body, with numbers of their own; ``runs``: how often one run of the model
+    is expected to run this one. What is of all of them, ``published``, ``reorders`` and ``layouts``, the
+    model's own draft has."""
 
     structure: ModelStructure
     published: Mapping[str, KnownOperator]
@@ -71,30 +124,129 @@ class PlanDraft:
     together: Mapping[int, float] = field(default_factory=dict)
     fusions: tuple[FusionCandidate, ...] = ()
     questions: tuple[FusionQuestion, ...] = ()
+    ratios: Mapping[str, float | None] = field(default_factory=dict)
+    groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    forms: tuple[LayoutForm, ...] = ()
+    reorders: Mapping[ReorderOf, str] = field(default_factory=dict)
+    layouts: ChosenLayouts | None = None
+    assumed: Mapping[int, AssumedTimes] = field(default_factory=dict)
+    bodies: Mapping[tuple[int, int], PlanDraft] = field(default_factory=dict)
+    runs: float = 1.0
+
+    @classmethod
+    def of_bodies(
+        cls,
+        structure: ModelStructure,
+        published: Mapping[str, KnownOperator],
+        runs: Mapping[BodyPath, float],
+        body: BodyPath = (),
+    ) -> PlanDraft:
+        """Nothing is chosen yet, in the model and its bodies. ``runs``: of each in one run of the model."""
+        inner = {
+            (node, which): cls.of_bodies(one.graph, published, runs, (*body, node, which))
+            for node, found in enumerate(structure.nodes)
+            for which, one in enumerate(found.bodies)
+        }
+        return cls(structure, published, bodies=inner, runs=runs[body])
+
+    def each(self, change: Callable[[BodyPath, PlanDraft], PlanDraft], body: BodyPath = ()) -> PlanDraft:
+        """A draft in which the model's own and those of its bodies, each by itself, were changed so;
+        ``change`` is told where each is."""
+        inner = {at: one.each(change, (*body, *at)) for at, one in self.bodies.items()}
+        return change(body, replace(self, bodies=inner))
+
+    def everywhere(self, body: BodyPath = ()) -> Iterator[tuple[BodyPath, PlanDraft]]:
+        """This draft and those of bodies, as far as what is needed has them, by where they are."""
+        yield body, self
+        needed = frozenset(needed_nodes(self.structure)) if self.bodies else frozenset()
+        for (node, which), one in self.bodies.items():
+            if node in needed:
+                yield from one.everywhere((*body, node, which))
 
     def default_us(self, node: int) -> float | None:
-        """Of one node by itself; None where nothing is published."""
+        """Of one node by itself, of a branch or loop by what is in it; None where something is not
+        published."""
+        if (node, 0) in self.bodies:
+            return self._inner_us(node, lambda draft, one: draft.default_us(one))
+        if node in self.assumed:
+            return self.assumed[node].default_us
         found = self.published.get(self.structure.nodes[node].operator)
         return found.default_us if found is not None else None
 
     def left_us(self, node: int) -> float | None:
-        """Of one node where it is left to ONNX Runtime; None where nothing is published."""
+        """Of one node where it is left to ONNX Runtime; None where something is not published."""
+        if (node, 0) in self.bodies:
+            return self._inner_us(node, lambda draft, one: draft.left_us(one))
         if node in self.together:
             return self.together[node]
+        if node in self.assumed:
+            return self.assumed[node].left_us
         found = self.published.get(self.structure.nodes[node].operator)
         return found.left_us if found is not None else None
 
+    def _inner_us(self, node: int, us_of: Callable[[PlanDraft, int], float | None]) -> float | None:
+        found = list[float | None]()
+        for which in range(len(self.structure.nodes[node].bodies)):
+            inner = self.bodies[node, which]
+            each = [us_of(inner, one) for one in needed_nodes(inner.structure)]
+            found.append(_scaled(_sum(each), inner.runs / self.runs))
+        return _sum(found)
+
     def plan(self, target: str, setting: str) -> ModelPlan:
         """The draft as a plan, each step's time predicted where the times of all its nodes are known."""
-        made = with_kernels(self.structure, self.chosen, target, setting)
-        return replace(made, steps=tuple(map(self._predicted, made.steps)))
+        return self._predicted(with_kernels(self.structure, self.chosen_everywhere(), target, setting))
 
-    def _predicted(self, step: PlanStep) -> PlanStep:
+    def chosen_everywhere(self) -> dict[NodeAt, NodeChoice]:
+        """Kernels of the model and of its bodies, by where their nodes are."""
+        found = dict[NodeAt, NodeChoice](self.chosen.items())
+        for within, one in self.bodies.items():
+            for at, choice in one.chosen_everywhere().items():
+                found[*within, *(at if isinstance(at, tuple) else (at,))] = choice
+        return found
+
+    def parts(self, plan: ModelPlan) -> Iterator[tuple[BodyPath, PlanDraft, Sequence[PlanStep]]]:
+        """The plan's steps, and those of each body, with where it is and its draft: of one that is left to
+        ONNX Runtime with its node, all of it as one step."""
+        return self._parts((), plan.steps)
+
+    def _parts(
+        self, body: BodyPath, steps: Sequence[PlanStep]
+    ) -> Iterator[tuple[BodyPath, PlanDraft, Sequence[PlanStep]]]:
+        yield body, self, steps
+        for step in steps:
+            for node in step.nodes:
+                for which, inner in enumerate(self.structure.nodes[node].bodies):
+                    if (one := self.bodies.get((node, which))) is None:
+                        continue
+                    own: Sequence[PlanStep] = (PlanStep(tuple(needed_nodes(inner.graph)), (), DEFAULT),)
+                    if isinstance(step.by, ByBodies):
+                        own = step.by.plans[which].steps
+                    yield from one._parts((*body, node, which), own)
+
+    def _predicted(self, plan: ModelPlan) -> ModelPlan:
+        return replace(plan, steps=tuple(map(self._predicted_step, plan.steps)))
+
+    def _predicted_step(self, step: PlanStep) -> PlanStep:
         if isinstance(step.by, ByKernel):
             return step
-        times = [self.left_us(node) for node in step.nodes]
-        known = [time for time in times if time is not None]
-        return replace(step, predicted_us=math.fsum(known) if len(known) == len(times) else None)
+        if isinstance(step.by, ByBodies):
+            inner = [self.bodies[step.nodes[0], which] for which in range(len(step.by.plans))]
+            plans = [one._predicted(plan) for one, plan in zip(inner, step.by.plans, strict=True)]
+            times = [
+                _scaled(plan.predicted_us, one.runs / self.runs)
+                for one, plan in zip(inner, plans, strict=True)
+            ]
+            return replace(step, by=ByBodies(tuple(plans)), predicted_us=_sum(times))
+        return replace(step, predicted_us=_sum([self.left_us(node) for node in step.nodes]))
+
+
+def _sum(times: Sequence[float | None]) -> float | None:
+    known = [time for time in times if time is not None]
+    return math.fsum(known) if len(known) == len(times) else None
+
+
+def _scaled(us: float | None, runs: float) -> float | None:
+    return None if us is None else us * runs
 
 
 PlanPass = Callable[[PlanDraft], PlanDraft]

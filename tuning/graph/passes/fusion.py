@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from opatlas.graph.fusion.candidates import FusionCandidate
+from opatlas.graph.fusion.choosing import FusionOption, choose_fusions
+from opatlas.graph.fusion.dataflow import DataFlow
+from opatlas.identity.operator_types import types_with
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import Alternative, ByKernel
-from tuning.graph.fusion.candidates import FusionCandidate
-from tuning.graph.fusion.choosing import FusionOption, choose_fusions
-from tuning.graph.fusion.dataflow import DataFlow
 from tuning.graph.passes.draft import PlanDraft
 
+HEAVY = types_with(family="convolution") | types_with(family="linear") | types_with(family="attention")
+"""Whose time is what they compute."""
 IN_PARTS = "its nodes one after another, each alone, not in place"
 """What a fused operator was chosen over."""
 
@@ -26,21 +30,57 @@ def fused_where_faster(draft: PlanDraft) -> PlanDraft:
         for node in range(len(draft.structure.nodes))
         if (time := draft.chosen[node].median_us if node in draft.chosen else draft.left_us(node)) is not None
     }
-    options = [FusionOption(one.nodes, _fused_us(draft, one)) for one in draft.fusions]
+    options = [
+        FusionOption(one.nodes, _fused_us(draft, one), _least_us(draft, one.nodes, parts_us))
+        for one in draft.fusions
+    ]
     found = choose_fusions(options, parts_us)
-    chosen, together = dict(draft.chosen), dict(draft.together)
+    chosen, together, groups = dict(draft.chosen), dict(draft.together), dict(draft.groups)
     for at in found.chosen:
         one = draft.fusions[at]
         for node in one.nodes:
             chosen.pop(node, None)
         if _is_left(draft, one):
             together |= dict.fromkeys(one.nodes, 0.0) | {one.nodes[-1]: options[at].fused_us or 0.0}
+            groups[one.nodes[-1]] = one.nodes
             continue
         chosen[one.nodes[-1]] = _choice(draft, one, math.fsum(parts_us[node] for node in one.nodes))
     flow = DataFlow.of_structure(draft.structure)
     assert flow.runs_in_some_order(draft.fusions[at].nodes for at in found.chosen)  # docs/g2.md: always
     unknown = [one for one in found.questions if _is_unknown(draft, draft.fusions[one.option])]
-    return replace(draft, chosen=chosen, together=together, questions=tuple(unknown))
+    return replace(
+        draft, chosen=chosen, together=together, groups=groups, questions=tuple(unknown),
+        ratios=_ratios(draft, options, parts_us),
+    )  # fmt: skip
+
+
+def _ratios(
+    draft: PlanDraft, options: Sequence[FusionOption], parts_us: Mapping[int, float]
+) -> dict[str, float | None]:
+    """Of those that are published and whose parts are known; each once."""
+    found = dict[str, float | None]()
+    for one, option in zip(draft.fusions, options, strict=True):
+        key = one.placed.operator.key
+        if key not in draft.published or key in found or not parts_us.keys() >= set(one.nodes):
+            continue
+        total_us = math.fsum(parts_us[node] for node in one.nodes)
+        found[key] = total_us / option.fused_us if option.fused_us and total_us else None
+    return found
+
+
+def _least_us(draft: PlanDraft, nodes: Sequence[int], parts_us: Mapping[int, float]) -> float:
+    """What the products and convolutions among them take by the fastest kernel that each has alone (as they
+    run, where none is known): a fused kernel saves what lies between them, not what they compute."""
+    return math.fsum(_kernel_us(draft, node) or parts_us.get(node, 0.0) for node in heavy_nodes(draft, nodes))
+
+
+def heavy_nodes(draft: PlanDraft, nodes: Sequence[int]) -> list[int]:
+    return [node for node in nodes if draft.structure.nodes[node].op_type in HEAVY]
+
+
+def _kernel_us(draft: PlanDraft, node: int) -> float | None:
+    known = draft.published.get(draft.structure.nodes[node].operator)
+    return known.kernel.median_us if known is not None and known.kernel is not None else None
 
 
 def _fused_us(draft: PlanDraft, one: FusionCandidate) -> float | None:

@@ -8,10 +8,21 @@ from opatlas.plan.plan import InvalidPlan
 from tuning.graph.passes.draft import PlanDraft, PlanPass
 from tuning.graph.passes.fusion import fused_where_faster
 from tuning.graph.passes.kernels import best_kernels
+from tuning.graph.passes.layout import laid_out_where_faster
 
-PASSES: Mapping[str, PlanPass] = {"kernels": best_kernels, "fusion": fused_where_faster}
+FUSION = "fusion"
+"""The pass that needs to know what may be fused."""
+LAYOUT = "layout"
+"""The pass that needs to know which units the passes before it made, and that takes the model and its bodies
+together; the others take each for itself."""
+PASSES: Mapping[str, PlanPass] = {
+    "kernels": best_kernels,
+    FUSION: fused_where_faster,
+    LAYOUT: laid_out_where_faster,
+}
 UNLESS_NAMED = ("kernels",)
-"""A page makes plans by these: making fused operators of a model and looking them up takes seconds."""
+"""A page makes plans by these unless its address names others: making fused operators of a model and
+looking them up takes up to seconds."""
 
 
 def passes_named(names: Collection[str] | None) -> tuple[str, ...]:
@@ -27,5 +38,9 @@ def passes_named(names: Collection[str] | None) -> tuple[str, ...]:
 def run_passes(draft: PlanDraft, names: Collection[str]) -> PlanDraft:
     """One after the other."""
     for name in names:
-        draft = PASSES[name](draft)
+        draft = PASSES[name](draft) if name == LAYOUT else _each(draft, PASSES[name])
     return draft
+
+
+def _each(draft: PlanDraft, change: PlanPass) -> PlanDraft:
+    return draft.each(lambda _, one: change(one))

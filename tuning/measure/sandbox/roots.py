@@ -24,6 +24,7 @@ _CPUS = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 _TOOLS = (
     *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec"),
     *("/usr/include", "/usr/local/bin", "/usr/local/lib", "/usr/local/include", "/etc/alternatives"),
+    *("/usr/local/cuda/include", "/opt/cuda/include"),
 )
 _COMPILERS_IN_LIBRARIES = ("gcc", "gcc-cross", "clang", "bfd-plugins", "compat-ld", "gold-ld")
 _RUNNING_PACKAGES = ("numpy", "numpy.libs", "ml_dtypes", "onnx", "google", "typing_extensions.py")
@@ -64,7 +65,7 @@ def _running(programs: tuple[str, ...]) -> Root:
     python = Path(sys.executable).resolve()
     standard = Path(sysconfig.get_paths()["stdlib"]).resolve()
     libraries = _library_folders()
-    site = [Path(sysconfig.get_paths()[name]).resolve() for name in ("purelib", "platlib")]
+    site = [folder.resolve() for folder in _site_folders()]
     packages = [folder / name for folder in dict.fromkeys(site) for name in _RUNNING_PACKAGES]
     shown = [
         *libraries, *map(Path, (*_LOADER, *_CPUS)), *map(Path, programs), python, standard,
@@ -111,10 +112,20 @@ def _header_folders(packages: Sequence[Path]) -> list[Path]:
 def _python_paths() -> tuple[Path, ...]:
     """What this Python needs: the virtual environment, and the installation it was made from (which may
     lie in a home folder: pyenv)."""
-    wanted = [sys.prefix, sys.base_prefix, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib"))]
+    wanted: list[str | Path] = [sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"]]
+    wanted += _site_folders()
     wanted += [str(Path(sys.executable).resolve().parents[1])]
     paths = sorted({Path(item) for item in wanted} | {Path(item).resolve() for item in wanted})
     return tuple(path for path in paths if path not in (Path("/usr"), Path("/")))
+
+
+def _site_folders() -> list[Path]:
+    """Where packages are imported from: this environment's, and those of others that it takes as well (a bare
+    machine's own)."""
+    paths = sysconfig.get_paths()
+    own = [Path(paths["purelib"]), Path(paths["platlib"])]
+    taken = [Path(path) for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    return [folder for folder in dict.fromkeys((*own, *taken)) if folder.is_dir()]
 
 
 def _our_packages() -> tuple[Path, ...]:

@@ -34,8 +34,8 @@ class Cudnn(RecipeRoute):
             graph = graph_of(operator)
         except LoadError as error:
             return answer(str(error))
-        if graph.steps[0].kind == "product" and graph.dtype == "float32" and not setting.tf32:
-            return No("cuDNN's products of float32 round their operands to TF32")
+        if graph.rounds and graph.dtype == "float32" and not setting.tf32:
+            return No("cuDNN's products of float32, and convolutions with more than an activation, use TF32")
         return answer(None)
 
     def candidates(

@@ -26,7 +26,7 @@ class CppRoute(SubmittedRoute):
 
     name = "cpp"
     kinds: tuple[str, ...] = (KINDS["cpp"],)
-    zygote = "cpp"  # where it is compiled; it runs elsewhere, see ``laboratory.zygote_of``
+    zygote = "cpp"  # where it is compiled; it runs elsewhere, see ``zygotes.zygote_of``
     preload: tuple[str, ...] = ("tuning.routes.manual.cpp",)
 
     def versions(self) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ class CudaRoute(SubmittedRoute):
 
     name = "cuda"
     kinds: tuple[str, ...] = (KINDS["cuda"],)
-    zygote = "nvrtc"  # where it is compiled; it runs elsewhere, see ``laboratory.zygote_of``
+    zygote = "nvrtc"  # where it is compiled; it runs elsewhere, see ``zygotes.zygote_of``
     preload: tuple[str, ...] = ("tuning.routes.manual.cuda", "cuda.bindings.nvrtc")
 
     def versions(self) -> Mapping[str, str]:

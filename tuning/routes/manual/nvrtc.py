@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from opatlas.load.needs import installed_version
 from tuning.routes.base import RouteError
+from tuning.routes.cuda_headers import include_folders
 from tuning.routes.manual.compiling import LOG_CHARACTERS, first_error
 
 DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc")
@@ -67,8 +66,9 @@ def compile_device_code(
 
     texts, names = [one.encode() for one in headers.values()], [name.encode() for name in headers]
     program = ask(nvrtc.nvrtcCreateProgram, source.encode(), b"kernel.cu", len(texts), texts, names)
+    included = [f"--include-path={folder}" for folder in include_folders()]
     try:
-        options = [option.encode() for option in (f"--gpu-architecture={arch}", *ALWAYS, *_include(), *flags)]
+        options = [option.encode() for option in (f"--gpu-architecture={arch}", *ALWAYS, *included, *flags)]
         (error,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         said = text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
         log = said.rstrip(b"\0").decode(errors="replace")[-LOG_CHARACTERS:]
@@ -104,13 +104,3 @@ def _functions(log: str) -> dict[str, dict[str, int]]:
         }
         for name, stack, stores, loads, used, more in _USED.findall(log)
     }
-
-
-def _include() -> list[str]:
-    """CUDA's own headers, where their wheel is installed."""
-    try:
-        files = metadata.files("nvidia-cuda-runtime") or []
-    except metadata.PackageNotFoundError:
-        return []
-    folders = [Path(str(file.locate())).parent for file in files if file.name == OF_CUDA[0]]
-    return [f"--include-path={folder}" for folder in folders]

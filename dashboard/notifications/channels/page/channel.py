@@ -8,4 +8,4 @@ NAME = "page"
 
 
 class Page(Channel):
-    name, label = NAME, "Page"
+    name, label = NAME, "This dashboard"

@@ -31,17 +31,17 @@ def firing() -> list[str]:
 def test_a_failing_route_is_read_from_its_alert_by_pages(world):
     tried(world, "build_failed", 8)
     assert firing() == ["failing"]
-    (found,) = alarms().failing
+    (found,) = alarms(timezone.now()).failing
     assert (found.route, found.trials, found.operators) == ("tvm", 8, 4)
     tried(world, "ok", 1)
-    assert firing() == [] and alarms().failing == ()
+    assert firing() == [] and alarms(timezone.now()).failing == ()
 
 
 def test_the_share_of_noisy_trials(world):
     tried(world, "ok", 10)
     tried(world, "noisy", 10)
     assert firing() == ["disturbed"]
-    assert alarms().disturbed[0].noisy == 10
+    assert alarms(timezone.now()).disturbed[0].noisy == 10
     tried(world, "ok", 30)
     assert firing() == []
 

@@ -144,7 +144,7 @@ def moments(*days: int) -> list[datetime]:
 @pytest.mark.parametrize(
     ("days", "said"),
     [
-        ([], "Nothing was measured yet: the courier measures once a day."),
+        ([], "Nothing was measured yet: that is done once a day."),
         ([40], "Measured since today; growth is known tomorrow."),
         ([30], "Measured once, on 01 Oct 2026; growth is known with the second time."),
         ([39, 40], ""),

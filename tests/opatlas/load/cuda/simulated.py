@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import mmap
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from opatlas.load.cuda import driver
 from opatlas.load.cuda.driver import DeviceFailed, DeviceOutOfMemory
+from opatlas.load.cuda.staging import StagedCopies, Wait
 
 LEFT_OVER = np.frombuffer(mmap.mmap(-1, 1 << 12), np.uint8)
 """What fresh memory holds: what the last launch of ``relu`` wrote, in any process that was forked from one
@@ -31,14 +33,17 @@ def install() -> None:
     driver.DRIVERS = (("simulated", __name__, "SimulatedDriver"),)
 
 
-class SimulatedDriver:
-    """``memory_bytes`` is all that it has."""
+class SimulatedDriver(StagedCopies):
+    """``memory_bytes`` is all that it has; ``locked_bytes`` what it has locked of the host's."""
 
     def __init__(
         self, device: int = 0, *, arch: str = "sm_90", version: int = 13000, memory_bytes: int = 1 << 26
     ) -> None:
+        super().__init__()
+        self.number = device
         self.arch = arch
         self.version = version
+        self.locked_bytes = 0
         self.free_bytes = memory_bytes
         self.allocated: dict[int, np.ndarray] = {}
         self.waiting: list[Callable[[], None]] = []
@@ -69,19 +74,41 @@ class SimulatedDriver:
     def free(self, address: int) -> None:
         self.free_bytes += self.allocated.pop(address).nbytes
 
-    def to_device(self, address: int, source: np.ndarray) -> None:
-        self.synchronize()
-        self.bytes_at(address, source.nbytes)[...] = source.reshape(-1).view(np.uint8)
+    def lock_pages(self, nbytes: int) -> np.ndarray:
+        self.locked_bytes += nbytes
+        made = np.empty(nbytes, np.uint8)
+        weakref.finalize(made, self._unlock, nbytes)
+        return made
 
-    def to_host(self, target: np.ndarray, address: int) -> None:
-        self.synchronize()
-        target.reshape(-1).view(np.uint8)[...] = self.bytes_at(address, target.nbytes)
+    def _unlock(self, nbytes: int) -> None:
+        self.locked_bytes -= nbytes
+
+    def begin_to_device(self, address: int, source: np.ndarray) -> Wait:
+        def copy() -> None:
+            self.bytes_at(address, source.nbytes)[...] = source
+
+        self.waiting.append(copy)
+        return self.synchronize
+
+    def begin_to_host(self, target: np.ndarray, address: int) -> Wait:
+        def copy() -> None:
+            target[...] = self.bytes_at(address, target.nbytes)
+
+        self.waiting.append(copy)
+        return self.synchronize
 
     def fill(self, address: int, nbytes: int, byte: int) -> None:
         self.filled_bytes += nbytes
         if nbytes >= CACHE_BYTES:
             self.waiting.append(self.cached.clear)
         self.waiting.append(lambda: self.bytes_at(address, nbytes).fill(byte))
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self._check()
+        self.waiting.append(lambda: self._copied(target, source, nbytes))
+
+    def _copied(self, target: int, source: int, nbytes: int) -> None:
+        self.bytes_at(target, nbytes)[...] = self.bytes_at(source, nbytes)
 
     def load(self, image: bytes) -> Any:
         self._check()
@@ -198,6 +225,11 @@ def beyond(device: SimulatedDriver, *arguments: Any) -> None:
     device.floats(1 << 40, 1)[...] = 0
 
 
+def uncorrectable(device: SimulatedDriver, *arguments: Any) -> None:
+    """Meets memory that is broken."""
+    device.broken = "the device answers CUDA_ERROR_ECC_UNCORRECTABLE"
+
+
 def half(device: SimulatedDriver, x: Any, y: Any, count: Any) -> None:
     """Leaves the second half as it was."""
     relu(device, x, y, int(count) // 2)
@@ -283,7 +315,7 @@ def rounded(device: SimulatedDriver, x: Any, y: Any, count: Any) -> float:
 KERNELS: dict[str, Callable[..., float | None]] = {
     work.__name__: work
     for work in (
-        *(relu, scaled, inverted, beyond, half, overrunning),
+        *(relu, scaled, inverted, beyond, uncorrectable, half, overrunning),
         *(into_the_input, hanging, remembering, kept),
         *(on_another_stream, not_waited_for, left_over, rounded, cached),
     )

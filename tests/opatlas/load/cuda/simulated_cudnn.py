@@ -69,7 +69,7 @@ class SimulatedPlan:
             if tensor.input is not None or tensor.constant is not None
         }
         for step in self.graph.steps:
-            operands = {name: known[n] for name, n in step.tensors.items() if name != "y"}
+            operands = {name: known[n] for name, n in step.tensors.items() if name != "y" and n in known}
             to = step.tensors["y"]
             tensor = self.graph.tensors[to]
             known[to] = STEPS[step.kind](step, operands, tensor)
@@ -172,6 +172,9 @@ def _attention(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
     repeats = of["q"].shape[1] // of["k"].shape[1]
     k, v = (np.repeat(of[name], repeats, axis=1) for name in "kv")
     scores = of["q"] @ k.swapaxes(2, 3) * of["scale"]
+    if "scores" in step.tensors:
+        rows, columns = np.indices(scores.shape[2:])
+        scores = np.where(rows >= columns, scores, of["hidden"])
     shares = np.exp(scores - scores.max(axis=3, keepdims=True))
     return shares / shares.sum(axis=3, keepdims=True) @ v
 

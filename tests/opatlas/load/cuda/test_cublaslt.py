@@ -12,22 +12,24 @@ import pytest
 from opatlas.errors import LoadError
 from opatlas.identity import Setting, parse_operator
 from opatlas.load.cuda import cublaslt
-from opatlas.load.cuda.cublaslt import Addresses, Algorithm, CublasLtKernel
+from opatlas.load.cuda.cublaslt import Algorithm, CublasLtKernel
 from opatlas.load.cuda.matrices import Matrix, MatrixProduct, product_of
+from opatlas.load.cuda.products import Addresses
 from opatlas.load.recipe import check_recipe
 from tests.catalog.making import GPU
 from tests.opatlas.load.cuda.simulated import SimulatedDriver
+from tests.opatlas.load.cuda.simulated_products import (
+    DOCUMENTS,
+    PRODUCT,
+    assert_computed,
+    matrix,
+    shapes,
+    tensor,
+)
 from tuning.routes.base import Budget, No
 from tuning.routes.library.cublaslt import TRIED, CublasLt
 
 RECIPE = {"library": "cublaslt", "call": "matmul", "device": "cuda", "algorithm": 2}
-
-
-def tensor(*shape: int, **more: Any) -> dict[str, Any]:
-    return {"shape": list(shape), "dtype": "float32", **more}
-
-
-PRODUCT = parse_operator({"op": "MatMul", "inputs": [tensor(4, 6), tensor(6, 5)]})
 
 
 class SimulatedLibrary:
@@ -52,48 +54,21 @@ class SimulatedLibrary:
             second = self.read(product.second, at.second, batch)
             self.matrix(product.made, at.made, batch)[...] = product.alpha * (first @ second)
 
-    def read(self, matrix: Matrix, address: int, batch: int) -> np.ndarray:
-        found = self.matrix(matrix, address, batch)
-        return found.T if matrix.turned else found
+    def read(self, one: Matrix, address: int, batch: int) -> np.ndarray:
+        found = self.matrix(one, address, batch)
+        return found.T if one.turned else found
 
-    def matrix(self, matrix: Matrix, address: int, batch: int) -> np.ndarray:
-        start = address + 4 * batch * matrix.batch_step
-        flat = self.device.floats(start, matrix.step * (matrix.columns - 1) + matrix.rows)
-        return np.lib.stride_tricks.as_strided(flat, (matrix.rows, matrix.columns), (4, 4 * matrix.step))
+    def matrix(self, one: Matrix, address: int, batch: int) -> np.ndarray:
+        start = address + 4 * batch * one.batch_step
+        return matrix(self.device, start, one.rows, one.columns, one.step)
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"op": "MatMul", "inputs": [tensor(4, 6), tensor(6, 5)]},
-        {"op": "MatMul", "inputs": [tensor(2, 3, 4, 6), tensor(6, 5)]},
-        {"op": "MatMul", "inputs": [tensor(2, 3, 4, 6), tensor(2, 3, 6, 5)]},
-        {"op": "MatMul", "inputs": [tensor(4, 6), tensor(3, 6, 5)]},
-        {"op": "Gemm", "attrs": {"transA": 1, "alpha": 0.5}, "inputs": [tensor(6, 4), tensor(6, 5)]},
-        {"op": "Gemm", "attrs": {"transB": 1}, "inputs": [tensor(4, 6), tensor(5, 6, const=True)]},
-        {"op": "Gemm", "attrs": {"transA": 1, "transB": 1}, "inputs": [tensor(6, 4), tensor(5, 6)]},
-    ],
-    ids=lambda document: str([one["shape"] for one in document["inputs"]]),
-)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=shapes)
 def test_what_it_is_asked_for_is_the_operators_product(document: dict[str, Any]) -> None:
     operator, device = parse_operator(document), SimulatedDriver()
-    random = np.random.default_rng(5)
-    arrays = {
-        number: random.standard_normal(operator.inputs[number].shape).astype(np.float32)
-        for number in operator.tensor_inputs
-    }
     library = SimulatedLibrary(device)
-    kernel = CublasLtKernel(operator, check_recipe(RECIPE, 1), device, library)
-    kernel.prepare({number: arrays[number] for number in operator.constant_inputs})
-    bound = kernel.bind({number: arrays[number] for number in operator.runtime_inputs})
-    bound()
+    assert_computed(operator, lambda: CublasLtKernel(operator, check_recipe(RECIPE, 1), device, library))
     assert library.asked == [(False, 4096)], "the second algorithm, strictly"
-    node = operator.nodes[0]
-    a, b = (arrays[number] for number in node.inputs)
-    a = a.T if node.attributes.get("transA") else a
-    b = b.T if node.attributes.get("transB") else b
-    wanted = node.attributes.get("alpha", 1.0) * (a @ b)
-    np.testing.assert_allclose(bound.outputs()[0], wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

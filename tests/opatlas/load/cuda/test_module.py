@@ -17,6 +17,7 @@ from opatlas.load import KernelFailed, LoadError, Manifest, load
 from opatlas.load.cuda import driver
 from opatlas.load.cuda.module import CudaKernel
 from tests.opatlas.load.cuda.simulated import LEFT_OVER, SimulatedDriver
+from tests.opatlas.load.cuda.simulated_streams import StreamingSimulation
 from tests.opatlas.load.cuda.test_plan import PLAN, QUOTIENT, launch, plan
 
 
@@ -185,6 +186,27 @@ def test_a_driver_without_graphs_is_passed_over(monkeypatch: pytest.MonkeyPatch)
     driver.open_driver.cache_clear()
 
 
+def test_runs_go_into_the_stream_that_is_asked_for(
+    x: np.ndarray, weights: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = StreamingSimulation()
+    loaded = kernel(device, RUN)
+    loaded.prepare({1: weights})
+    stream = device.make_stream()
+    bound = loaded.bind({0: x}, stream=stream)
+    bound()
+    assert not device.waiting, "nothing in the default stream"
+    ended = device.record_in(stream)
+    while not device.has_happened(ended):
+        pass
+    np.testing.assert_array_equal(bound.outputs()[0], x / weights)
+    monkeypatch.setattr(driver, "DRIVERS", ())  # whether there is a device here or not
+    alone = kernel(SimulatedDriver(), RUN)
+    alone.prepare({1: weights})
+    with pytest.raises(LoadError, match="needs cuda-bindings"):
+        alone.bind({0: x}, stream=stream)
+
+
 def test_what_lies_on_the_device_is_read_where_it_is(
     device: SimulatedDriver, x: np.ndarray, weights: np.ndarray
 ) -> None:
@@ -270,7 +292,12 @@ def test_what_does_not_go_on_the_device_is_refused(
         kernel(SimulatedDriver(arch=arch), document, content).prepare({1: weights})
 
 
-def test_the_loader_knows_the_kind_and_verifies_its_file(tmp_path: Path) -> None:
+def test_the_loader_knows_the_kind_and_verifies_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = (("pycuda", "opatlas.load.cuda.nowhere", "Driver"),)  # whether there is a device here or not
+    monkeypatch.setattr(driver, "DRIVERS", nowhere)
+    driver.open_driver.cache_clear()
     content = image()
     made = manifest(PLAN, content)
     assert Manifest.from_json(made.to_json()) == made
@@ -278,7 +305,7 @@ def test_the_loader_knows_the_kind_and_verifies_its_file(tmp_path: Path) -> None
     with pytest.raises(LoadError, match="has SHA-256"):
         load(made, tmp_path)
     (tmp_path / "scaled.cubin").write_bytes(content)
-    with pytest.raises(LoadError, match=r"needs a CUDA device, and none can be used here \(pycuda: "):
+    with pytest.raises(LoadError, match=r"needs a CUDA device, and none .* here \(pycuda: No module"):
         load(made, tmp_path)
 
 

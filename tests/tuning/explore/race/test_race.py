@@ -83,7 +83,7 @@ def test_what_won_for_the_nearest_operators_runs_beside_the_first_default(
 ) -> None:
     monkeypatch.setattr(trial_history, "_KNOWN_FOR_S", 0.0)
     worker = worker_with(FakeRoute("quick", offers=[{"ratio": 0.8}, {"ratio": 1.7}]))
-    for size in range(1024, 1034):
+    for size in range(1024, 1029):
         make_miss("Relu", size)
     worker.run_until_idle()
     make_miss("Relu", 2048)
@@ -101,28 +101,45 @@ class TestOpening:
         monkeypatch.setattr(trial_history, "_KNOWN_FOR_S", 0.0)
         offers = [{"ratio": 0.8}, {"ratio": 1.7}]
         worker = worker_with(FakeRoute("quick", offers=offers), FakeRoute("other", offers=offers))
-        for size in range(1024, 1034):
+        for size in range(1024, 1029):
             make_miss("Relu", size)
         worker.run_until_idle()
         return worker
 
-    def opened(self, worker: Any, make_miss: Any) -> Exploration:
-        make_miss("Sigmoid", 1024)  # of a kind with Relu, whose winners are not raced beside its default
+    def opened(self, worker: Any, make_miss: Any, op: str = "Sigmoid") -> Exploration:
+        make_miss(op, 1024)  # of a kind with Relu, whose winners are not raced beside its default
         promote_misses()
         for stage, opened in ((Stage.FIRST, True), (Stage.CONTEST, False), (Stage.CONTEST, True)):
-            row = Exploration.objects.get(operator__op_type="Sigmoid")
+            row = Exploration.objects.get(operator__op_type=op)
             assert (row.stage, row.opened, row.state) == (stage, opened, "queued")
             if (stage, opened) != (Stage.CONTEST, True):
                 worker._take(worker._next_turn())
         return row
 
-    def test_it_is_served_as_first_results_are(self, explored: Any, make_miss: Any) -> None:
+    def test_it_is_served_as_first_results_are_and_the_contest_does_not_try_it_again(
+        self, explored: Any, make_miss: Any
+    ) -> None:
         row = self.opened(explored, make_miss)
         best = Best.objects.get(rank=0, operator=row.operator)
         assert (best.label, best.measurement.purpose, best.stage) == ("variant 1", "first", "first")
         assert (row.stage, row.state, row.slices.count()) == (Stage.CONTEST, "queued", 0)
         race = RaceReport.from_json(Race.objects.get(exploration=row, stage=Stage.CONTEST).report)
         assert "variant 1" in {one.label for one in race.entries}
+
+        # What the rest is worth is told by the measured time and the odds.
+        assert 0 < row.worth < 0.3 * row.calls * best.median_us, "its best is known to be served already"
+        reweigh(row, 1e9, row.priority, 3 * row.calls)  # asked for again: by more calls, not by another gain
+        again = Exploration.objects.get(pk=row.pk)
+        assert again.worth == pytest.approx(3 * row.worth)
+
+        opened = list(Trial.objects.filter(exploration=row, stage=Stage.CONTEST).values_list("pk", flat=True))
+        assert opened
+        explored.run_until_idle()
+        row.refresh_from_db()
+        tries = Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exclude(pk__in=opened)
+        assert row.state == "done" and Best.objects.get(rank=0, operator=row.operator).stage == "contest"
+        seen = Trial.objects.filter(pk__in=opened).values_list("route", "label")
+        assert not {*tries.values_list("route", "label")} & {*seen}
 
     def test_all_have_theirs_before_the_rest_of_any_and_first_results_come_before_that(
         self, explored: Any, make_miss: Any, worker_with: Any
@@ -144,41 +161,17 @@ class TestOpening:
             (Stage.CONTEST, second.pk),
         ]
 
-    def test_the_contest_does_not_try_it_again(self, explored: Any, make_miss: Any) -> None:
-        row = self.opened(explored, make_miss)
-        opened = list(Trial.objects.filter(exploration=row, stage=Stage.CONTEST).values_list("pk", flat=True))
-        assert opened
-        explored.run_until_idle()
-        row.refresh_from_db()
-        tries = Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exclude(pk__in=opened)
-        assert row.state == "done" and Best.objects.get(rank=0, operator=row.operator).stage == "contest"
-        seen = Trial.objects.filter(pk__in=opened).values_list("route", "label")
-        assert not {*tries.values_list("route", "label")} & {*seen}
-
-    def test_what_takes_long_waits_for_the_contest(
+    def test_what_takes_long_waits_for_the_contest_and_so_does_what_no_route_is_proved_for(
         self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(heats, "OPENING_S", 0.0)
-        row = self.opened(explored, make_miss)
+        with monkeypatch.context() as patch:
+            patch.setattr(heats, "OPENING_S", 0.0)
+            row = self.opened(explored, make_miss)
         assert Best.objects.get(rank=0, operator=row.operator).route == "eager"
         assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
-
-    def test_no_route_is_proved_for_it(
-        self, explored: Any, make_miss: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
         monkeypatch.setattr(explored._proofs, "reason", lambda route: "It was not tried yet.")
-        row = self.opened(explored, make_miss)
+        row = self.opened(explored, make_miss, "Tanh")
         assert not Trial.objects.filter(exploration=row, stage=Stage.CONTEST).exists()
-
-    def test_what_the_rest_is_worth_is_told_by_the_measured_time_and_the_odds(
-        self, explored: Any, make_miss: Any
-    ) -> None:
-        row = self.opened(explored, make_miss)
-        best = Best.objects.get(rank=0, operator=row.operator)
-        assert 0 < row.worth < 0.3 * row.calls * best.median_us, "its best is known to be served already"
-        reweigh(row, 1e9, row.priority, 3 * row.calls)  # asked for again: by more calls, not by another gain
-        again = Exploration.objects.get(pk=row.pk)
-        assert again.worth == pytest.approx(3 * row.worth)
 
     def test_where_nothing_is_known_it_is_told_by_the_measured_time(
         self, make_miss: Any, worker_with: Any
@@ -254,7 +247,7 @@ def test_what_never_wins_is_not_built_any_more_but_for_a_few(
     worker = worker_with(
         FakeRoute("good", offers=[{"ratio": 4.0}]), FakeRoute("bad", offers=[{"ratio": 0.2}])
     )
-    for size in range(1024, 1024 + 40):
+    for size in range(1024, 1024 + 30):
         make_miss("Relu", size, calls=size)
     worker.run_until_idle()
     tried = Trial.objects.filter(route="bad").count()

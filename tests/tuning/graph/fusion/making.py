@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from tuning.graph.fusion.dataflow import DataFlow
+from opatlas.graph.fusion.dataflow import DataFlow
 
 
 def flow(

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from opatlas.graph.fusion.dataflow import DataFlow
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity import Operator, parse_operator
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.random_bodies import RandomBodies
 from tests.tuning.graph.fusion.making import enters, flow, leaves, random_flow, waits_in_a_circle
 from tests.tuning.graph.making import model
-from tuning.graph.fusion.dataflow import DataFlow
 from tuning.graph.fusion.device import ExecutionDevice, LibraryRules, RulesContradict
 from tuning.graph.fusion.partition import (
     CONTROL_FLOW,

@@ -17,6 +17,7 @@ from onnx import TensorProto
 from opatlas.graph.linked import NodePath, unique_name
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.profile import InvalidProfile, ModelProfile
+from opatlas.graph.typed_nodes import TypedNodes
 from opatlas.plan.profiling import profile_model
 from tests.opatlas.plan.random_bodies import RandomBodies
 from tests.tuning.graph.layout.making import Reorders, body, built, of, option, paths, same, value
@@ -33,12 +34,16 @@ RANDOM = np.random.default_rng(0)
 ROW = "row-major"
 
 
-def weight() -> np.ndarray:
-    return (RANDOM.standard_normal((CHANNELS, CHANNELS, 3, 3)) / 12).astype(np.float32)
+KERNELS = {"stem": 3, "bright_conv": 5, "dark_conv": 7, "step_conv": 9, "head": 11}
+"""Of another size each: so each convolution is another operator."""
+
+
+def weight(size: int) -> np.ndarray:
+    return (RANDOM.standard_normal((CHANNELS, CHANNELS, size, size)) / 4 / size).astype(np.float32)
 
 
 def conv(name: str, source: str, target: str) -> Any:
-    return of("Conv", name, f"{source} w_{name}", target, pads=[1, 1, 1, 1])
+    return of("Conv", name, f"{source} w_{name}", target, pads=[KERNELS[name] // 2] * 4)
 
 
 DATA = built(
@@ -67,7 +72,7 @@ DATA = built(
     [value("x", SHAPE), value("trips", [], TensorProto.INT64)],
     ["y"],
     zero=np.float32(0),
-    **{f"w_{one}": weight() for one in ("stem", "bright_conv", "dark_conv", "step_conv", "head")},
+    **{f"w_{name}": weight(size) for name, size in KERNELS.items()},
 )  # fmt: skip
 GRAPH = ModelGraph(DATA)
 AT = paths(GRAPH)
@@ -134,7 +139,7 @@ def test_profiles_of_several_runs_are_weighed_by_their_runs() -> None:
 
 def test_the_model_is_what_onnx_runtime_runs() -> None:
     """Its branch and its loop are there: nothing of them was decided before a run."""
-    assert [one.op_type for one in control_flow(GRAPH)] == ["If", "Loop"]
+    assert [one.op_type for one in control_flow(TypedNodes.of_graph(GRAPH))] == ["If", "Loop"]
     session = ort.InferenceSession(DATA)
     one, other = (session.run(None, feed(*what))[0] for what in ((True, 1), (False, 12)))
     assert one.shape == other.shape == tuple(SHAPE) and not np.allclose(one, other)
@@ -154,7 +159,7 @@ def test_any_model_is_a_problem(seed: int) -> None:
 
 def operators(graph: ModelGraph) -> list[NodePath]:
     """Nodes that are no branch or loop that could be taken apart."""
-    control = {one.at for one in control_flow(graph)}
+    control = {one.at for one in control_flow(TypedNodes.of_graph(graph))}
     return [at for at in _everywhere(graph, ()) if at not in control]
 
 

@@ -15,6 +15,7 @@ from onnx import TensorProto
 from opatlas.graph.linked import unique_name
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.profile import ModelProfile
+from opatlas.graph.typed_nodes import TypedNodes
 from opatlas.plan.profiling import profile_model
 from tests.tuning.graph.layout.making import Reorders, body, built, of, option, paths, same, value
 from tuning.graph.layout.counts import branch_probabilities, control_flow, iterations
@@ -93,7 +94,7 @@ def test_without_a_profile_both_branches_count_and_plan_2_wins() -> None:
 def test_where_the_profile_says_that_c_is_taken_nine_times_in_ten_plan_1_wins() -> None:
     """[0062]–[0065]: 23 to 26 ms. Plan 1 is L1: that [0065] calls it L2 is a slip."""
     tables, seen = branch_tables(), branched([True] * 5 + [False] + [True] * 4)
-    [branch] = control_flow(BRANCH)
+    [branch] = control_flow(TypedNodes.of_graph(BRANCH))
     assert branch.triple == ("2", "2/0/0", "2/1/0")
     assert branch_probabilities(seen, branch) == (0.9, 0.1)
     assert plan_ms(BRANCH, tables, 2, seen, "L1")[0] == pytest.approx(23)
@@ -162,7 +163,7 @@ def test_without_a_profile_a_loop_goes_round_once_and_plan_1_wins() -> None:
 def test_where_the_profile_says_ten_iterations_plan_2_wins(begins: Sequence[float]) -> None:
     """[0101]–[0103]: 290 to 630 ms; [0105] for one entry, and the right mean for several."""
     tables, seen = loop_tables(), looped(*begins)
-    [loop] = control_flow(LOOP)
+    [loop] = control_flow(TypedNodes.of_graph(LOOP))
     assert seen.of(loop.at).count == len(begins) and iterations(seen, loop) == 10
     assert plan_ms(LOOP, tables, 0, seen, "L1")[0] == pytest.approx(630)
     assert plan_ms(LOOP, tables, 0, seen, "L2")[0] == pytest.approx(290)

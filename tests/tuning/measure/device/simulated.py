@@ -79,6 +79,12 @@ class FakeNvml:
     def nvmlInit(self) -> None:
         self.asked.append("init")
 
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "580.95.05"
+
+    def nvmlSystemGetCudaDriverVersion(self) -> int:
+        return 13010
+
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
         self.asked.append(uuid)
         return f"handle of {uuid}"

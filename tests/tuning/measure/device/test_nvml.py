@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.tuning.measure.device.simulated import NO_GPU, FakeNvml
+from tests.tuning.measure.simulated_device import SimulatedRoute
+from tuning.measure.device import driver_versions
 from tuning.measure.device.nvml import NoMonitor, NvmlMonitor, Reading, open_monitor
 
 
@@ -17,6 +20,24 @@ def test_a_look_at_a_device() -> None:
     slowed = ("idle", "power cap", "hardware thermal slowdown")
     assert monitor.read() == Reading(1980, 2619, 61, slowed, 3 << 30, 80 << 30)
     assert monitor.used_by() == {7: 5 << 20}, "who tells nothing uses nothing that could be counted"
+
+
+def test_the_driver_is_part_of_a_devices_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"nvidia-driver": "580.95.05", "cuda-driver": "13.1"}
+    assert driver_versions.driver_versions(tmp_path, FakeNvml()) == told
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert driver_versions.driver_versions(tmp_path) == {}
+    file = tmp_path / "proc/driver/nvidia/version"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@buildd)\n"
+        "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)\n"
+    )
+    assert driver_versions.driver_versions(tmp_path) == {"nvidia-driver": "580.95.05"}
+    monkeypatch.setattr(driver_versions, "_here", lambda: told)
+    route = SimulatedRoute()
+    assert driver_versions.environment_of(route, "cuda") == {"simulated": "1", **told}
+    assert driver_versions.environment_of(route, "cpu") == {"simulated": "1"}
 
 
 def test_a_driver_that_refuses_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_zygotes_that_run_nothing_there_do_not_see_it(gpu: Gpu, tmp_path: Path) 
     watch = DeviceWatch(gpu, SimulatedMonitor())
     with Laboratory(tmp_path / "lab", GPU, device=watch) as lab:
         seeing = {
-            name for name in ("native", "manual", "cpp", "xla", "cuda", "library") if lab._zygote(name).device
+            name for name in ("native", "manual", "cpp", "xla", "cuda", "library") if lab.zygotes[name].device
         }
     assert seeing == {"cuda", "library"}
 

@@ -75,7 +75,7 @@ def test_each_zygote_has_a_user_that_nobody_else_has(target: Target, tmp_path: P
         users = []
         for lab in (one, two):
             for name in ("manual", "cpp"):
-                zygote = lab._zygote(name)
+                zygote = lab.zygotes[name]
                 zygote.start()
                 zygote.wait_ready()
                 status = Path(f"/proc/{zygote.ready['pid']}/status").read_text()
@@ -92,7 +92,7 @@ def test_each_zygote_has_a_user_that_nobody_else_has(target: Target, tmp_path: P
 def test_addresses_are_not_randomised_in_any_tier(target: Target, tmp_path: Path, tier: str) -> None:
     """They were in T2 once its user changed: convolutions then took 3 to 35 % longer in most processes."""
     with Laboratory(tmp_path, target, tier=tier) as lab:
-        zygote = lab._zygote("manual")
+        zygote = lab.zygotes["manual"]
         zygote.start()
         zygote.wait_ready()
         personality = Path(f"/proc/{zygote.ready['pid']}/personality").read_text()
@@ -116,7 +116,7 @@ def test_without_libseccomp_there_is_no_tight_tier(monkeypatch: pytest.MonkeyPat
 def test_a_group_holds_what_nobody_watches(target: Target, tmp_path: Path) -> None:
     """A zygote's group has limits, and goes with it."""
     with Laboratory(tmp_path, target, tier="T2") as lab:
-        zygote = lab._zygote("cpp")
+        zygote = lab.zygotes["cpp"]
         zygote.start()
         zygote.wait_ready()
         assert zygote._walls is not None and zygote._walls.group is not None
@@ -212,5 +212,5 @@ def test_a_zygote_without_walls_is_a_failure_and_no_start(
 
     monkeypatch.setattr("tuning.measure.sandbox.walls.program", none)
     with Laboratory(tmp_path, target, tier="T2") as lab, pytest.raises(ChildFailed) as failed:
-        lab._zygote("manual").start()
+        lab.zygotes["manual"].start()
     assert failed.value.status is Status.CRASHED and "bwrap" in failed.value.detail

@@ -54,6 +54,27 @@ def conv_relu() -> Operator:
     )
 
 
+def conv_channels_last() -> Operator:
+    """As plans with layouts have it: dense NHWC in and out."""
+    return graph(
+        [typed("float32", 1, 10, 10, 8), const(16, 8, 3, 3), const(16)],
+        {"op": "Transpose", "inputs": [0], "attrs": {"perm": [0, 3, 1, 2]}, "outputs": [3]},
+        {"op": "Conv", "inputs": [3, 1, 2], "attrs": CONV, "outputs": [4]},
+        {"op": "Relu", "inputs": [4], "outputs": [5]},
+        {"op": "Transpose", "inputs": [5], "attrs": {"perm": [0, 2, 3, 1]}, "outputs": [6]},
+    )
+
+
+def depthwise_channels_last() -> Operator:
+    """Fewer channels than places in a row: a tile that took the one for the other would reach beyond."""
+    return graph(
+        [typed("float32", 1, 30, 30, 8), const(8, 1, 3, 3)],
+        {"op": "Transpose", "inputs": [0], "attrs": {"perm": [0, 3, 1, 2]}, "outputs": [2]},
+        {"op": "Conv", "inputs": [2, 1], "attrs": {**CONV, "group": 8}, "outputs": [3]},
+        {"op": "Transpose", "inputs": [3], "attrs": {"perm": [0, 2, 3, 1]}, "outputs": [4]},
+    )
+
+
 def matmul_silu() -> Operator:
     return graph(
         [typed("float32", 8, 32), const(32, 48)],
@@ -111,6 +132,8 @@ FAMILIES: dict[str, Callable[[], Operator]] = {
     "transpose": lambda: one("Transpose", (2, 3, 4, 5), perm=[0, 2, 3, 1]),
     "pad": lambda: one("Pad", (2, 5, 9), data(0, 1, 2, 0, 0, 3)),
     "conv and relu": conv_relu,
+    "conv, channels last": conv_channels_last,
+    "depthwise, channels last": depthwise_channels_last,
     "matmul and silu": matmul_silu,
     "double": lambda: one("MatMul", typed("float64", 8, 9), typed("float64", 9, 8)),
     "half conv": lambda: one(
@@ -143,7 +166,7 @@ VARIANTS = {
     "gemm, both turned", "matmul, vector", "log-softmax, inner axis", "rms norm", "group norm", "batch norm",
     "tanh", "relu of columns", "where", "reduce max", "average pool", "split", "pad", "matmul and silu",
     "double", "integers", "half conv", "half matmul", "half max pool", "bfloat16 layer norm",
-    "half transpose", "resize", "resize, twice as large", "gather elements",
+    "half transpose", "resize", "resize, twice as large", "gather elements", "depthwise, channels last",
 }  # fmt: skip
 """Of a family that is there in another form: with each run their first candidate, all of them each night."""
 

@@ -113,5 +113,5 @@ def test_the_laboratory_builds_and_checks_it(tmp_path: Path) -> None:
         wrong = Candidate("halide", {"scheduler": "nobody's", "layout": "sideways"}, "nonsense")
         refused = laboratory.build(ROUTE, operator, setting, wrong, tmp_path / "wrong")
         assert not isinstance(refused, BuiltArtifact) and refused.status is Status.BUILD_FAILED
-        zygote = laboratory._zygotes["halide"].ready
+        zygote = laboratory.zygotes["halide"].ready
         assert zygote["threads"] == 1 and not zygote["failed"]

@@ -16,6 +16,7 @@ from opatlas.errors import LoadError
 from opatlas.identity import Setting, detect_target, parse_operator
 from opatlas.load import load
 from tests.catalog.making import GPU
+from tests.configuring import configured
 from tests.opatlas.load.operators import Case, operator_of
 from tests.tuning.measure.device.simulated import NO_GPU, SimulatedMonitor
 from tuning.measure import laboratory as laboratories
@@ -32,6 +33,7 @@ from tuning.routes.compiler.inductor.cxx import find_cxx
 ROUTE = InductorRoute()
 VALUES = [{"shape": [8, 16], "dtype": "float32"}, {"shape": [16, 4], "dtype": "float32", "const": True}]
 OPERATOR = parse_operator({"op": "MatMul", "inputs": VALUES})
+pytestmark = pytest.mark.xdist_group("inductor")
 
 
 def test_it_says_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +53,15 @@ def test_it_says_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "C++ compiler" in reason("2.13.0+cu130", "3.9.0", Path("/"))
 
 
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that has one, too."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.mark.usefixtures("no_gpu")
 def test_on_a_gpu_it_times_templates_first(tmp_path: Path) -> None:
     labels = [one.label for one in ROUTE.candidates(OPERATOR, GPU, Setting(), Budget(1))]
     assert labels == ["max-autotune", "ahead of time"]
@@ -64,16 +75,8 @@ def test_on_a_gpu_it_times_templates_first(tmp_path: Path) -> None:
         ROUTE.build(OPERATOR, GPU, Setting(), Candidate("inductor", {}, ""), tmp_path)
 
 
-def test_the_headers_are_found_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "include").mkdir()
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert on_device.toolkit() != tmp_path
-    for name in ("cuda.h", "cuda_runtime_api.h"):
-        (tmp_path / "include" / name).touch()
-    assert on_device.toolkit() == tmp_path
-
-
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_gpu")
 @pytest.mark.skipif(find_cxx() is None, reason="there is no C++ compiler")
 def test_a_package_is_built_and_loaded_on_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the processor as the device: the same build, the same loader."""
@@ -113,9 +116,8 @@ def test_a_package_is_built_and_loaded_on_its_device(tmp_path: Path, monkeypatch
 
 
 def test_a_build_on_the_device_is_alone_bounded_and_watched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configure: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(lock=tmp_path / "lock")
     watch = DeviceWatch(NO_GPU, SimulatedMonitor())
     seen: list[tuple[int, list[int], float, bool]] = []
 
@@ -132,8 +134,11 @@ def test_a_build_on_the_device_is_alone_bounded_and_watched(
 
     monkeypatch.setattr(laboratories, "build_in_child", built)
     candidate = Candidate("inductor", {}, "")
-    with Laboratory(tmp_path / "lab", GPU, device=watch) as lab:
-        assert lab._zygote("inductor").device is watch and lab._zygote("tvm").device is None
+    with (
+        configured(lock=tmp_path / "lock"),
+        Laboratory(tmp_path / "lab", GPU, device=watch) as lab,
+    ):
+        assert lab.zygotes["inductor"].device is watch and lab.zygotes["tvm"].device is None
         with pytest.raises(RouteError):
             lab.build(ROUTE, OPERATOR, Setting(), candidate, tmp_path / "a")
         with pytest.raises(RouteError):

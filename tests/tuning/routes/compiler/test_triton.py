@@ -17,12 +17,12 @@ from opatlas.identity import Setting, Target, detect_target, parse_operator
 from opatlas.load.cuda.plan import LaunchPlan
 from tests.catalog.making import GPU
 from tests.configuring import configured
-from tests.databases import ROOT
 from tests.tuning.routes.compiler.triton_cases import CASES, half, tensor
 from tuning.measure.laboratory import Laboratory
 from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError
 from tuning.routes.compiler.triton.route import AT_ONCE, BY_NAME, NAME, TritonRoute, space
 
+ROOT = Path(__file__).resolve().parents[4]
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 ROUTE = TritonRoute()
 SETTING = Setting()
@@ -78,6 +78,7 @@ def test_every_template_compiles_for_every_architecture(name: str, arch: str, tm
     assert 0 < used["registers"] <= 255
 
 
+@pytest.mark.slow
 def test_every_template_computes_what_the_operator_says(interpreter: subprocess.Popen[str]) -> None:
     said, complaints = interpreter.communicate(timeout=240)
     assert interpreter.returncode == 0, complaints[-2000:]

@@ -16,6 +16,7 @@ from tests.configuring import configured
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.observing.device_code import looked_at
 from tuning.measure.observing.inspecting import Inspection
+from tuning.routes import cuda_headers
 from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError
 from tuning.routes.manual.cuda import CudaRoute
 from tuning.routes.manual.header import CUDA, header, whole_numbers
@@ -210,3 +211,19 @@ def test_what_stands_out_in_device_code_is_a_risk_line(tmp_path: Path) -> None:
     lines = {line["text"]: line["severity"] for line in Inspection(*looked_at(built)).risks}
     assert any("clock" in text for text, severity in lines.items() if severity == "serious")
     assert any("vprintf" in text or "prints" in text for text in lines)
+
+
+def test_cudas_headers_are_found_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may have PyTorch's packages, of which none brings ``nv/target``, and a toolkit that does."""
+    packages, of_nvcc = tmp_path / "packages", tmp_path / "cuda"
+    for folder, names in ((packages, ["cuda_fp16.h", "cuda.h"]), (of_nvcc, ["nv/target", "cuda_fp16.h"])):
+        for name in names:
+            (folder / "include" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "include" / name).touch()
+    monkeypatch.setattr(cuda_headers, "_folders", lambda: iter([packages, of_nvcc]))
+    assert cuda_headers.include_folders() == [packages / "include", of_nvcc / "include"]
+    assert cuda_headers.toolkit() is None
+    (packages / "include/cuda_runtime_api.h").touch()
+    assert cuda_headers.toolkit() == packages
+    (of_nvcc / "include/nv/target").unlink()
+    assert cuda_headers.include_folders() == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from opatlas.identity import Setting
+from opatlas.identity import Node, Setting
 from tuning.routes.base import RouteError
 from tuning.routes.compiler.halide.lower import Lowered
 from tuning.routes.compiler.halide.machine import import_halide
@@ -56,7 +56,9 @@ def _root(made: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) ->
 def _tiles(made: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) -> None:
     hl, p = import_halide(), lowered.pipeline
     out, shape = lowered.outputs[0], lowered.shapes[0]
-    places, row = _places(made, p.layout)
+    places, row = _places(made, p.layout, p.operator.nodes[-1])
+    if len(shape) != len(made.shape):  # blocks of channels, say
+        raise RouteError("our schedule is for results of as many dimensions as the product has")
     rows, vectors, lanes = tile(made.shape, row, p.lanes, whole=p.layout == "panels")
     v = [hl.Var(f"d{axis}") for axis in range(len(shape))]  # the output's, in its own order
     wide, high = v[places[-1]], v[places[row]] if row >= 0 else None
@@ -86,14 +88,18 @@ def _tiles(made: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) -
     _sum(made, at, out, row, lanes, log)
 
 
-def _places(made: MadeFunc, layout: str) -> tuple[list[int], int]:
+def _places(made: MadeFunc, layout: str, last: Node) -> tuple[list[int], int]:
     """The output's axis for each axis of the product, and the product's axis that makes a tile's rows."""
     rank = len(made.shape)
+    places, row = list(range(rank)), rank - 2 if rank > 1 else -1
     if layout == "channels":
-        return [0, *range(2, rank), 1], rank - 2
-    if made.reduced[1:] or (rank == 3 and len(made.reduced) == 2):  # a convolution: rows are its channels
-        return list(range(rank)), 1
-    return list(range(rank)), rank - 2 if rank > 1 else -1
+        places = [0, *range(2, rank), 1]
+    elif made.reduced[1:] or (rank == 3 and len(made.reduced) == 2):  # a convolution: rows are its channels
+        row = 1
+    turned = list(last.attributes.get("perm", range(rank)[::-1])) if last.op == "Transpose" else []
+    if len(turned) == rank:
+        places = [turned.index(axis) for axis in places]
+    return places, row
 
 
 def _dots(made: MadeFunc, total: MadeFunc, lowered: Lowered, setting: Setting, log: list[str]) -> None:

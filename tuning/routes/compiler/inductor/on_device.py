@@ -20,6 +20,7 @@ from opatlas.load import Manifest
 from opatlas.load.needs import installed_version
 from opatlas.load.package import BUILT_FOR
 from tuning.routes.base import BuiltArtifact, RouteError
+from tuning.routes.cuda_headers import include_folders, toolkit
 
 PACKAGE = "kernel.pt2"
 TUNED: Mapping[str, Any] = {
@@ -29,26 +30,6 @@ TUNED: Mapping[str, Any] = {
     "coordinate_descent_tuning": True,
 }
 """What ``torch.compile(mode="max-autotune")`` sets, without its graphs: these are our own setting."""
-
-_TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
-
-
-def toolkit() -> Path | None:
-    """The folder of CUDA's headers, which the generated host code includes: ``CUDA_HOME``, the usual ones, or
-    what ``nvidia-cuda-runtime`` brings."""
-    import importlib.util
-
-    asked = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    spec = importlib.util.find_spec("nvidia")
-    packaged = [
-        str(Path(root) / name)
-        for root in ((spec.submodule_search_locations or ()) if spec else ())
-        for name in ("cu13", "cuda_runtime")
-    ]
-    for folder in map(Path, (*asked, *_TOOLKITS, *packaged)):
-        if (folder / "include/cuda.h").exists() and (folder / "include/cuda_runtime_api.h").exists():
-            return folder
-    return None
 
 
 def options(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,6 +126,8 @@ def _find_what_links(workdir: Path) -> None:
     if folder is None:
         raise RouteError("Inductor needs CUDA's headers: install the CUDA toolkit, or set CUDA_HOME")
     os.environ["CUDA_HOME"] = str(folder)
+    if folders := include_folders():
+        os.environ["CPLUS_INCLUDE_PATH"] = ":".join(map(str, folders))
     ctypes.CDLL("libcuda.so.1")
     lines = Path("/proc/self/maps").read_text().splitlines()
     driver = next(line.split()[-1] for line in lines if "libcuda.so" in line)

@@ -11,7 +11,8 @@ from opatlas.load.torch.graph import missing
 from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, KnownLimit, No, answer
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.inductor.cxx import find_cxx
-from tuning.routes.compiler.inductor.on_device import TUNED, toolkit
+from tuning.routes.compiler.inductor.on_device import TUNED
+from tuning.routes.cuda_headers import toolkit
 from tuning.routes.library.shapes import constant
 
 NAME = "inductor"

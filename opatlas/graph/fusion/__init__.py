@@ -1,0 +1,1 @@
+"""Which nodes of a model may run as one operator: candidates, and which of them save most. PURE."""

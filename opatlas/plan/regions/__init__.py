@@ -1,0 +1,193 @@
+"""Nodes left to a framework: a part of a model, or all of it, behind one interface whoever runs it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import numpy_helper
+
+from opatlas.errors import LoadError, first_line
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.types import TensorType
+from opatlas.graph.weights import is_external, serialisable
+from opatlas.load.kernel import KernelFailed
+from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options, resting_options, sleeping_options
+from opatlas.plan.plan import ONE, RESTING, SLEEPING, PlanStep
+
+DEFAULT = "onnxruntime"
+LABELS = {
+    DEFAULT: "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "pytorch": "PyTorch eager",
+    "torch.compile": "torch.compile",
+    "xla": "XLA",
+}
+"""How people read who a region is left to (:data:`opatlas.plan.plan.FRAMEWORKS`)."""
+COMPILED = ("torch.compile", "xla")
+"""Those that take seconds to minutes to load a model, and keep what they made of it."""
+_MODULES = {"openvino": "openvino", "pytorch": "torch", "torch.compile": "torch", "xla": "jax"}
+_REGIONS = {
+    "openvino": ("opatlas.plan.regions.openvino", "OpenVinoRegion"),
+    "pytorch": ("opatlas.plan.regions.torch", "EagerRegion"),
+    "torch.compile": ("opatlas.plan.regions.torch", "CompiledRegion"),
+    "xla": ("opatlas.plan.regions.xla", "XlaRegion"),
+}
+
+
+@dataclass(frozen=True)
+class ModelPart:
+    """Some nodes of a model, or all: as an ONNX model of their own, and by their numbers in ``graph``.
+
+    ``names`` are what ``model`` calls its inputs and outputs; the numbers are the values' in the graph.
+    """
+
+    graph: ModelGraph
+    model: onnx.ModelProto
+    nodes: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    @classmethod
+    def whole(cls, graph: ModelGraph, inputs: Sequence[str] | None = None) -> ModelPart:
+        """The model as it was given. ``inputs``: constants that are inputs too among them, by name."""
+        names = tuple(inputs) if inputs is not None else graph.input_names
+        nodes = tuple(range(len(graph.nodes)))
+        return cls(graph, graph.model, nodes, graph.inputs, graph.outputs, names, graph.output_names)
+
+    @classmethod
+    def of_step(cls, graph: ModelGraph, step: PlanStep) -> ModelPart:
+        """A step's nodes, their weights inside."""
+        model, inputs = graph.part(step.nodes, step.outputs, graph.evaluate(graph.constants_of(step.nodes)))
+        names = graph.names
+        return cls(
+            graph, model, step.nodes, inputs, step.outputs,
+            tuple(names[one] for one in inputs), tuple(names[one] for one in step.outputs),
+        )  # fmt: skip
+
+    def types(self, numbers: Sequence[int]) -> list[TensorType]:
+        """Of these values; :class:`LoadError` where one is no tensor of a known shape."""
+        found = [self.graph.type_of(number) for number in numbers]
+        known = [kind for kind in found if kind is not None]
+        if len(known) < len(found):
+            unknown = numbers[found.index(None)]
+            raise LoadError(f"the shape of '{self.graph.names[unknown]}' is only known when the model runs")
+        return known
+
+
+class Region(Protocol):
+    """A part of a model, loaded. Both raise :class:`opatlas.load.kernel.KernelFailed` where a run fails."""
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """One run over these arrays; outputs are new arrays."""
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        """Tied to buffers that stay: a call is one run and nothing else."""
+
+
+def is_installed(framework: str) -> bool:
+    """Whether it could be loaded here; loads nothing."""
+    return framework == DEFAULT or importlib.util.find_spec(_MODULES[framework]) is not None
+
+
+def open_region(
+    framework: str, part: ModelPart, threads: int, *, alone: bool = False, threading: str = SLEEPING
+) -> Region:
+    """The part, loaded by a framework, on so many threads. ``alone``: nobody else computes between its runs,
+    so its threads may go on spinning then; else ``threading`` says how ONNX Runtime uses them
+    (:data:`opatlas.plan.plan.THREADING`). Raises :class:`LoadError` where the framework refuses it."""
+    if framework == DEFAULT:
+        names = (part.input_names, part.output_names)
+        return OnnxRuntimeRegion(part.model, *names, threads, alone=alone, threading=threading)
+    if not is_installed(framework):
+        raise LoadError(f"{LABELS[framework]} is not installed")
+    module, name = _REGIONS[framework]
+    region: Region = getattr(importlib.import_module(module), name)(part, threads)
+    return region
+
+
+def open_session(model: onnx.ModelProto, options: ort.SessionOptions) -> ort.InferenceSession:
+    """A session on the processor; what protobuf cannot write in one piece has its weights handed over beside
+    it."""
+    light, arrays = serialisable(model), []
+    if light is not model:
+        stored = {tensor.name: tensor for tensor in model.graph.initializer}
+        names = [tensor.name for tensor in light.graph.initializer if is_external(tensor)]
+        arrays = [ort.OrtValue.ortvalue_from_numpy(numpy_helper.to_array(stored[name])) for name in names]
+        options.add_external_initializers(names, arrays)
+    session = ort.InferenceSession(light.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session._opatlas_weights = arrays  # it reads them where they are
+    return session
+
+
+_OPTIONS: Mapping[str, Callable[[int], ort.SessionOptions]] = {
+    SLEEPING: sleeping_options,
+    RESTING: resting_options,
+    ONE: lambda threads: quiet_options(1),
+}
+
+
+class OnnxRuntimeRegion:
+    """A part of a model in ONNX Runtime, its weights inside. ``inputs`` and ``outputs``: names there."""
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        threads: int,
+        *,
+        alone: bool = False,
+        threading: str = SLEEPING,
+    ) -> None:
+        self._inputs, self._outputs = list(inputs), list(outputs)
+        options = quiet_options(threads) if alone else _OPTIONS[threading](threads)
+        try:
+            self.session = open_session(model, options)
+        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+            raise LoadError(f"ONNX Runtime refuses a part of the model: {first_line(error)}") from error
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        try:
+            feed = dict(zip(self._inputs, inputs, strict=True))
+            made: list[np.ndarray] = self.session.run(self._outputs, feed)
+        except Exception as error:
+            raise KernelFailed(f"ONNX Runtime failed: {first_line(error)}") from error
+        return made
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> BoundRegion:
+        named = (dict(zip(self._inputs, inputs, strict=True)), dict(zip(self._outputs, outputs, strict=True)))
+        return self.bind_named(*named)
+
+    def bind_named(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> BoundRegion:
+        """As :meth:`bind`, of some outputs alone too."""
+        return BoundRegion(self.session, dict(inputs), dict(outputs))
+
+
+class BoundRegion:
+    """A session over fixed buffers."""
+
+    def __init__(
+        self, session: Any, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
+    ) -> None:
+        self._keep = (session, inputs, outputs)
+        self._binding = session.io_binding()
+        for bind, arrays in ((self._binding.bind_input, inputs), (self._binding.bind_output, outputs)):
+            for name, array in arrays.items():
+                bind_memory(bind, name, array, array.dtype.name)
+        self._run = session._sess.run_with_iobinding
+        self._io = self._binding._iobinding
+
+    def __call__(self) -> None:
+        try:
+            self._run(self._io, None)
+        except Exception as error:
+            raise KernelFailed(f"ONNX Runtime failed: {first_line(error)}") from error

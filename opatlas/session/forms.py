@@ -1,0 +1,134 @@
+"""Other forms of a model, for a session that runs a plan of one: made where its weights are, and taken where
+they give the same values."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from opatlas.errors import OpatlasError, first_line
+from opatlas.graph.channels_last import ChannelsLast
+from opatlas.graph.given_model import random_inputs
+from opatlas.graph.laid_model import LaidOutGraph
+from opatlas.graph.laid_out import NotLaidOut
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.profile import ModelProfile
+from opatlas.graph.simplify import NotSimplified, simplified
+from opatlas.load.onnxruntime_recipe import quiet_options
+from opatlas.plan.closeness import is_close
+from opatlas.plan.profiling import profile_model
+from opatlas.plan.regions import open_session
+
+log = logging.getLogger("opatlas")
+FOLDED_INTO = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+Form = TypeVar("Form", bound=ModelGraph)
+
+
+class OtherForms:
+    """Of one model, verified over ``example``, else over random inputs."""
+
+    def __init__(
+        self,
+        graph: ModelGraph,
+        dims: Mapping[str, int] | None,
+        example: Mapping[str, np.ndarray] | None,
+        threads: int,
+    ) -> None:
+        self._graph, self._dims, self._example, self._threads = graph, dims, example, threads
+        self._simpler: ModelGraph | NotSimplified | None = None
+
+    def folded(self) -> ModelGraph:
+        """The simpler form of a model with normalisations that are folded into what they follow there: its
+        operators are fewer then, and those of many models. Any other model is as it is, and so is one whose
+        simpler form is not verified."""
+        if not _has_foldable(self._graph):
+            return self._graph
+        try:
+            return self.simpler()
+        except OpatlasError as error:
+            log.info("The model is planned as it is: %s", error)
+            return self._graph
+
+    def simpler(self) -> ModelGraph:
+        """As :func:`simplified_graph` says, made once: it and its verification take a second or more."""
+        if self._simpler is None:
+            try:
+                self._simpler = simplified_graph(self._graph, self._dims, self._feed(), self._threads)
+            except NotSimplified as error:
+                self._simpler = error
+        if isinstance(self._simpler, NotSimplified):
+            raise self._simpler
+        return self._simpler
+
+    def laid_out(self, graph: ModelGraph, nhwc: ChannelsLast) -> ModelGraph:
+        """As :func:`laid_out_graph` says, of the model or its simpler form, which has the same inputs."""
+        return laid_out_graph(graph, nhwc, self._feed(), self._threads)
+
+    def profiled(self, graph: ModelGraph) -> ModelProfile:
+        """What one run shows of the model, or of its simpler form."""
+        return profile_model(graph, [self._feed()], self._threads)
+
+    def _feed(self) -> Mapping[str, np.ndarray]:
+        return self._example or random_inputs(self._graph)
+
+
+def _has_foldable(graph: ModelGraph) -> bool:
+    """Whether a batch normalisation follows a convolution or a product."""
+    makers = {name: node.proto.op_type for node in graph.nodes for name in node.proto.output}
+    return any(
+        node.proto.op_type == "BatchNormalization" and makers.get(node.proto.input[0]) in FOLDED_INTO
+        for node in graph.nodes
+    )
+
+
+def simplified_graph(
+    graph: ModelGraph, dims: Mapping[str, int] | None, feed: Mapping[str, np.ndarray], threads: int
+) -> ModelGraph:
+    """The model as :func:`opatlas.graph.simplify.simplified` makes it, if it gives over ``feed`` what the
+    model itself does. Raises :class:`NotSimplified`, and what :class:`ModelGraph` raises."""
+
+    def simpler() -> ModelGraph:
+        found = ModelGraph(simplified(graph.model, dims).SerializeToString(), dims)
+        if (found.input_names, found.output_names) != (graph.input_names, graph.output_names):
+            raise NotSimplified("The simplified model has other inputs or outputs.")
+        return found
+
+    return verified(graph, simpler, feed, threads, refusal=NotSimplified, said="The simplified model")
+
+
+def laid_out_graph(
+    graph: ModelGraph, nhwc: ChannelsLast, feed: Mapping[str, np.ndarray], threads: int
+) -> LaidOutGraph:
+    """The model with this of it channels-last (:mod:`opatlas.graph.laid_out`), if it gives over
+    ``feed`` what the model itself does. Raises :class:`NotLaidOut`, and what :class:`ModelGraph` raises."""
+    said = "The model with nodes channels-last"
+    return verified(graph, lambda: LaidOutGraph(graph, nhwc), feed, threads, refusal=NotLaidOut, said=said)
+
+
+def verified(
+    graph: ModelGraph,
+    make: Callable[[], Form],
+    feed: Mapping[str, np.ndarray],
+    threads: int,
+    *,
+    refusal: type[Exception],
+    said: str,
+) -> Form:
+    """What ``make`` gives, if it gives over ``feed`` what ``graph`` does; ``said``: what people call it.
+    Raises a ``refusal``, and what ``make`` raises."""
+    if graph.is_random:
+        raise refusal("The model has random numbers: no two runs of it can be compared.")
+    found = make()
+    try:
+        expected, made = (
+            open_session(one.model, quiet_options(threads)).run(None, dict(feed)) for one in (graph, found)
+        )
+    except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+        raise refusal(f"ONNX Runtime does not run the model: {first_line(error)}") from error
+    if not all(map(is_close, made, expected)):
+        raise refusal(f"{said} gives other values than the model.")
+    return found

@@ -1,0 +1,106 @@
+"""What ran a model fastest on this machine, as its cache keeps it between sessions: the plan, and which
+frameworks are worth trying again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from opatlas.client.cache.store import EntryStore, digest_of
+from opatlas.client.machine import LIBRARIES, installed_versions
+from opatlas.conf import conf
+from opatlas.errors import CallerError
+from opatlas.graph.normal import ModelGraph
+from opatlas.plan.checking import check_plan
+from opatlas.plan.choosing import OTHERS, whole_said
+from opatlas.plan.line_up import UNDECIDED, TimedInTurns
+from opatlas.plan.making import NodeChoice
+from opatlas.plan.plan import ModelPlan
+from opatlas.plan.regions import is_installed
+from opatlas.session.kernels_by_threads import KernelsByThreads
+
+log = logging.getLogger("opatlas")
+RIVAL = 0.8
+"""Of the fastest's speed: a framework that did not reach it is not tried again with other kernels."""
+
+
+def tried_frameworks(named: Sequence[str]) -> tuple[str, ...]:
+    """Those of them that are installed, in the order in which they are tried; raises
+    :class:`opatlas.errors.CallerError` for one that nobody knows."""
+    if unknown := [one for one in named if one not in OTHERS]:
+        raise CallerError(f"There is no framework {unknown[0]!r} to try; there are {', '.join(OTHERS)}.")
+    return tuple(one for one in OTHERS if one in named and is_installed(one))
+
+
+class KeptChoice:
+    """For one model, place, and choice of kernels, ``fused`` ones among them, and ``frameworks``. ``store``:
+    the machine's cache; without one nothing is kept."""
+
+    def __init__(
+        self,
+        store: EntryStore | None,
+        graph: ModelGraph,
+        place: tuple[str, str],
+        frameworks: tuple[str, ...],
+        kernels: KernelsByThreads,
+        fused: Sequence[NodeChoice],
+    ) -> None:
+        self._store, self._graph, self._place = store, graph, place
+        self._frameworks, self._kernels, self._fused = frameworks, kernels, fused
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is anything to choose from beside ONNX Runtime."""
+        return bool(self._kernels.own.choices or self._fused or self._frameworks)
+
+    def plan(self) -> ModelPlan | None:
+        """What was chosen from the same kernels, frameworks and libraries. Raises
+        :class:`opatlas.plan.plan.InvalidPlan` for what no longer fits the model."""
+        kept = self._store.fact(self._name()) if self._store is not None else None
+        if kept is None:
+            return None
+        plan = ModelPlan.from_json(kept.get("plan"))
+        check_plan(plan, self._graph, *self._place)
+        known = [self._kernels.own]
+        for threads, artifacts in kept.get("fewer", {}).items():
+            if (on := self._kernels.on(int(threads))) is None or on.artifacts != artifacts:
+                return None
+            known.append(on)
+        return plan if all(any(one.has(by) for one in known) for by in plan.kernels) else None
+
+    def rivals(self) -> tuple[str, ...]:
+        """Frameworks that are worth trying: all of them once, then, when other kernels are known, those that
+        were not far behind. Loading one that was takes seconds to minutes and changes nothing."""
+        kept = self._store.fact(self._rivals_name()) if self._store is not None else None
+        return tuple(one for one in self._frameworks if kept is None or one in kept["rivals"])
+
+    def keep(self, plan: ModelPlan, standings: Sequence[TimedInTurns]) -> None:
+        """What was chosen by these, unless the host was too busy to say."""
+        if self._store is None:
+            return
+        if any(one.ratios.ratio > UNDECIDED and one.ratios.low <= 1 for one in standings):
+            log.warning("Too busy a host to say what runs the model fastest: asked again next time.")
+            return
+        fewer = {str(threads): artifacts for threads, artifacts in self._kernels.on_fewer.items()}
+        self._store.keep_fact(self._name(), {"plan": plan.to_json(), "fewer": fewer})
+        by_name = {one.said: one.ratios for one in standings}
+        fastest = max((ratios.ratio for ratios in by_name.values()), default=1.0)
+        rivals = [
+            one
+            for one in self._frameworks
+            if (ratios := by_name.get(whole_said(one))) is not None and ratios.high >= RIVAL * fastest
+        ]
+        self._store.keep_fact(self._rivals_name(), {"rivals": rivals})
+
+    def _name(self) -> bytes:
+        artifacts = {*self._kernels.own.artifacts, *(one.by.artifact for one in self._fused)}
+        return self._fact_of("plan", sorted(artifacts))
+
+    def _rivals_name(self) -> bytes:
+        return self._fact_of("rivals", conf().loading_s)
+
+    def _fact_of(self, what: str, more: Any) -> bytes:
+        """What the machine's cache calls a fact about this model here, with these libraries."""
+        versions = installed_versions((*LIBRARIES, "openvino"))
+        return digest_of([what, self._graph.key, *self._place, versions, self._frameworks, more])

@@ -1,0 +1,123 @@
+"""The kernels that the catalogue has for a model's operators on so many threads, looked up and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opatlas.client.answer import Answer
+from opatlas.client.client import Client
+from opatlas.client.loading.function import KernelFunction
+from opatlas.errors import LoadError
+from opatlas.graph.linked import NodeAt
+from opatlas.graph.normal import ModelGraph
+from opatlas.identity.operator import Operator
+from opatlas.plan.making import NodeChoice
+from opatlas.plan.plan import KERNEL_KINDS, ByKernel
+
+
+class KnownKernels:
+    """What the ``client`` is told of the model's operators; its setting says on how many threads they run.
+
+    ``own``: what it knows itself. ``fused``: operators of several nodes, by their keys, looked up in the same
+    request. ``otherwise``: where nothing is known, what these know of more threads, whose kernels run on
+    fewer as well.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        graph: ModelGraph,
+        fused: Mapping[str, Operator] | None = None,
+        otherwise: KnownKernels | None = None,
+    ) -> None:
+        self._client, self._graph = client, graph
+        self._fused, self._otherwise = fused or {}, otherwise
+        self._answers: dict[str, Answer] = {}
+        self.own: dict[NodeAt, NodeChoice] = {}
+
+    @property
+    def choices(self) -> dict[NodeAt, NodeChoice]:
+        """Of every node that is an operator, in bodies too: the kernel that is known for it, if it can run in
+        a model."""
+        return {**(self._otherwise.choices if self._otherwise is not None else {}), **self.own}
+
+    def look_up(self) -> None:
+        """In one request; what is not known is explored."""
+        found = self._graph.operators()
+        operators = {canonical.operator.key: canonical.operator for canonical, _ in found.values()}
+        answers = self._client.lookup_all(list({**operators, **self._fused}.values()))
+        self._answers = {answer.key: answer for answer in answers if _runs_here(answer)}
+        self.own = {}
+        for number, (canonical, tensors) in found.items():
+            if (choice := self.choice(canonical.operator.key, tensors)) is not None:
+                self.own[number] = choice
+
+    def choice(
+        self, operator: str, tensors: tuple[int, ...], fused: tuple[int, ...] = ()
+    ) -> NodeChoice | None:
+        """The kernel that the last lookup gave for an operator, by its key, over these values of the model;
+        ``fused``: the nodes that are the operator together."""
+        answer = self._answers.get(operator)
+        if answer is None or answer.best is None:
+            return None
+        best = answer.best
+        by = ByKernel(answer.key, best["artifact"], tensors, f"{best['route']} {best['label']}")
+        return NodeChoice(by, best["median_us"], fused=fused)
+
+    @property
+    def count(self) -> int:
+        """Operators with a kernel, those of more threads not counted."""
+        return len(self._answers)
+
+    @property
+    def artifacts(self) -> list[str]:
+        """What :attr:`choices` name, each once."""
+        return sorted({one.by.artifact for one in self.choices.values()})
+
+    def has(self, by: ByKernel) -> bool:
+        answer = self._answers.get(by.operator)
+        mine = answer is not None and answer.best is not None and answer.best["artifact"] == by.artifact
+        return mine or (self._otherwise is not None and self._otherwise.has(by))
+
+    def load(self, by: ByKernel) -> FunctionKernel:
+        """The implementation that a step names, as the client verified it."""
+        answer = self._answers.get(by.operator)
+        if answer is not None and answer.best is not None and answer.best["artifact"] == by.artifact:
+            return FunctionKernel(self._client.load(answer))
+        if self._otherwise is None:
+            raise LoadError("a lookup does not give this implementation now")
+        return self._otherwise.load(by)
+
+    def close(self) -> None:
+        """Let go of the client."""
+        self._client.close()
+
+
+class FunctionKernel:
+    """A client's function as a step of a plan: what fails goes over to the operator's default and is told."""
+
+    binds_outputs = True
+
+    def __init__(self, function: KernelFunction) -> None:
+        self._function = function
+        self.operator = function.operator
+
+    def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
+        if constants:
+            self._function.prepare(constants)
+
+    def bind(self, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None) -> Any:
+        numbers = self._function.operator.runtime_inputs
+        return self._function.bind([inputs[number] for number in numbers], outputs)
+
+    def close(self) -> None:
+        self._function.close()
+
+
+def _runs_here(answer: Answer) -> bool:
+    return (
+        answer.best is not None and answer.best.get("kind") in KERNEL_KINDS and answer.from_neighbour is None
+    )

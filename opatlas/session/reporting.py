@@ -1,0 +1,72 @@
+"""Where the time of a session's run goes: by step, and as it was."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opatlas.graph.normal import ModelGraph
+from opatlas.plan.choosing import WHOLE
+from opatlas.plan.executor import Executor
+from opatlas.plan.making import DEFAULT
+from opatlas.plan.plan import ByFramework, ModelPlan
+from opatlas.plan.profiling import PROFILED_RUNS, node_times, timeline_of_whole
+from opatlas.plan.regions import LABELS
+from opatlas.streams.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class StepShare:
+    """One step of a run: its nodes in words, who runs them, and microseconds: its own, and those that ONNX
+    Runtime takes for these nodes."""
+
+    nodes: str
+    by: str
+    us: float
+    onnxruntime_us: float
+
+
+def step_shares(
+    graph: ModelGraph, executor: Executor, feed: Mapping[str, np.ndarray], threads: int
+) -> list[StepShare]:
+    """Of each step of the executor's plan of ``graph``, and what ONNX Runtime takes for the same nodes in the
+    model."""
+    theirs = {at: us for at, us in node_times(graph, feed, threads).items() if isinstance(at, int)}
+    if _is_whole(executor.plan):  # ONNX Runtime's own profile says more
+        return [StepShare(_label(graph, [one]), WHOLE, us, us) for one, us in theirs.items()]
+    profiles = [executor.profile(feed) for _ in range(PROFILED_RUNS)]
+    return [
+        StepShare(
+            _label(graph, own := executor.graph.own_nodes(step.nodes)),
+            LABELS[step.by.framework] if isinstance(step.by, ByFramework) else step.by.said,
+            statistics.median(profile[at].us for profile in profiles),
+            sum(theirs.get(number, 0.0) for number in own),
+        )
+        for at, step in enumerate(executor.plan.steps)
+    ]
+
+
+def timeline_by(
+    graph: ModelGraph, executor: Executor, feed: Mapping[str, np.ndarray], threads: int
+) -> Timeline:
+    """One run of the executor's, by itself: where ONNX Runtime has the whole model, by its own profile."""
+    if _is_whole(executor.plan):
+        return timeline_of_whole(graph, feed, threads)
+    return executor.timeline(feed)
+
+
+def _is_whole(plan: ModelPlan) -> bool:
+    return len(plan.steps) == 1 and plan.steps[0].by == DEFAULT
+
+
+def _label(graph: ModelGraph, nodes: Sequence[int]) -> str:
+    """What people read of some nodes: the first's name, and how many there are; of none, what brings a
+    value from one layout into another."""
+    if not nodes:
+        return "Reorder"
+    proto = graph.nodes[nodes[0]].proto
+    more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+    return f"{proto.op_type} {proto.name or proto.output[0]}{more}"

@@ -1,0 +1,361 @@
+"""A model as ``onnxruntime.InferenceSession`` runs it, with the catalogue's kernels where they are faster in
+place: ``opatlas.Session("model.onnx").run(None, {"x": x})``."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from opatlas.client.client import Client
+from opatlas.conf import conf
+from opatlas.errors import CallerError, LoadError, OpatlasError
+from opatlas.graph.given_model import random_inputs, read_model
+from opatlas.graph.normal import ModelGraph
+from opatlas.identity.place.setting import Setting, default_setting
+from opatlas.plan.choosing import choose, said_of
+from opatlas.plan.engines import Engines
+from opatlas.plan.executor import Executor
+from opatlas.plan.line_up import TimedInTurns
+from opatlas.plan.making import whole
+from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
+from opatlas.session.forms import OtherForms
+from opatlas.session.given_plan import fused_operators, given_plan
+from opatlas.session.io_binding import (
+    PROVIDER,
+    IOBinding,
+    ModelMeta,
+    NodeArg,
+    as_array,
+    as_value,
+    check_providers,
+    overridable_initializers,
+    threads_of,
+)
+from opatlas.session.kept_choice import KeptChoice, tried_frameworks
+from opatlas.session.kernels_by_threads import KernelsByThreads
+from opatlas.session.known_kernels import KnownKernels
+from opatlas.session.own_fusions import fused_choices, own_fusions
+from opatlas.session.reporting import StepShare, step_shares, timeline_by
+from opatlas.session.sharing import Sharing
+from opatlas.streams.timeline import Timeline
+
+log = logging.getLogger("opatlas")
+ASK_S = 240.0
+"""Between two questions for what runs: a service tells of what it revoked to those that ask."""
+FUSIONS = 16
+"""Operators of several nodes that a session asks for by itself: each is explored for minutes, once."""
+TRY_S = 5.0
+"""For timing plans against the whole model, once for a model on a machine."""
+
+
+class Session:
+    """A model that runs by whatever is fastest on this machine, never slower than ONNX Runtime.
+
+    ``model``: a file or its bytes. ``client`` (made from the configuration unless given) says what is known
+    of its operators, in one request; what is not known is explored, so that a later session is faster. The
+    first session of a model on a machine times the plans against ONNX Runtime with ``example`` (random values
+    unless given) for ``try_s`` seconds; later ones remember. ``dims`` gives symbolic dimensions their sizes.
+    ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS` that the model is tried in beside ONNX
+    Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS`` unless given. ``plan``: one that takes
+    part in place of those that would be made here (:func:`opatlas.session.given_plan.read_given`), timed each
+    time; True: the service is asked for one of the model's simpler form (:mod:`opatlas.session.forms`), and
+    where it gives none the session goes on as without. ``fusions``: so many operators of several nodes are
+    looked up and tried beside the nodes' own, where no plan is given, and normalisations are folded before;
+    0: the model's nodes are taken as they are.
+
+    ``sess_options`` and ``providers`` are ONNX Runtime's: threads are taken from the one, and the other must
+    mean the processor (:mod:`opatlas.session.io_binding`); ``provider_options`` are those of the processor's,
+    which has none.
+
+    Raises :class:`opatlas.errors.InvalidModel` for a model that cannot be read.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | bytes | ModelGraph,
+        sess_options: Any = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        client: Client | None = None,
+        dims: Mapping[str, int] | None = None,
+        threads: int | None = None,
+        example: Mapping[str, np.ndarray] | None = None,
+        try_s: float = TRY_S,
+        frameworks: Sequence[str] | None = None,
+        plan: Any = None,
+        fusions: int = FUSIONS,
+        _otherwise: KnownKernels | None = None,
+    ) -> None:
+        check_providers(providers)
+        threads = threads if threads is not None else threads_of(sess_options)
+        self.graph = model if isinstance(model, ModelGraph) else read_model(model, dims)
+        # Of the model as it is given: what runs may be another form of it.
+        self._meta, self._overridable = ModelMeta.of(self.graph.model), overridable_initializers(self.graph)
+        self._own = client is None
+        # Nothing else can take part: where a library is faster alone, the fastest kernel is asked for still.
+        self._client = client or Client(setting=_setting(threads), accepts={"kinds": list(KERNEL_KINDS)})
+        setting = self._client.setting or default_setting(self._client.target)
+        if threads is not None and threads != setting.threads:
+            raise CallerError(f"The client's setting has {setting.threads} threads; {threads} are asked for.")
+        self.threads = setting.threads
+        self.place = (self._client.target.key, setting.key)
+        self._ask_at = time.monotonic() + ASK_S
+        self._frameworks = tried_frameworks(conf().frameworks if frameworks is None else frameworks)
+        forms = OtherForms(self.graph, dims, example, self.threads)
+        self._given = given_plan(plan, self.graph, self.place, self._client, forms)
+        if self._given is not None:
+            self.graph, own = self._given.graph, []
+            fused = fused_operators(self._given.plan, self._given.running)
+        else:
+            if fusions > 0:
+                self.graph = forms.folded()
+            own = own_fusions(self.graph, fusions)
+            fused = {one.placed.operator.key: one.placed.operator for one in own}
+        self._kernels = KernelsByThreads(self._client, self.graph, fused, _otherwise)
+        self.kernels = self._kernels.own
+        self.kernels.look_up()
+        self.known = self.kernels.count
+        self._fused = fused_choices(own, self.kernels)
+        self._kept = KeptChoice(
+            self._client.store, self.graph, self.place, self._frameworks, self._kernels, self._fused
+        )
+        self._sharing = Sharing(self.threads, self._on_threads)
+        self._example, self._try_s, self._most_fusions = example, try_s, fusions
+        self._runs_given = False  # the plan that it was given, in one stream or several
+        self.standings: tuple[TimedInTurns, ...] = ()
+        self.refused: Mapping[str, str] = {}
+        remembered = self._remembered() if self._given is None else None
+        self._executor = remembered or self._chosen()
+
+    @property
+    def plan(self) -> ModelPlan:
+        """What runs."""
+        return (self._sharing.instead or self)._executor.plan
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: Any = None,
+        *,
+        deadline_s: float = math.inf,
+    ) -> list[np.ndarray]:
+        """The outputs that are named (all: None), in that order; inputs are arrays, or ONNX Runtime's values
+        on the CPU. ``run_options`` are ONNX Runtime's and change nothing here. ``deadline_s``: of a session
+        that shares engines, by when the run has to end, or else ends with
+        :class:`opatlas.plan.engines.DeadlinePassed`. Raises :class:`opatlas.errors.CallerError` for inputs
+        that do not fit."""
+        if (instead := self._sharing.instead) is not None:
+            return instead.run(output_names, input_feed, run_options, deadline_s=deadline_s)
+        if self._sharing.share is None:
+            if deadline_s < math.inf:
+                raise CallerError(
+                    "A deadline is of a session that shares engines: call share(engines) first."
+                )
+            direct = self._executor.direct
+            if direct is not None and (made := direct.run(output_names, input_feed)) is not None:
+                return made
+        feed = {name: as_array(value) for name, value in input_feed.items()}
+        made = self._executor.run(feed, self._sharing.share, deadline_s)
+        if not output_names:
+            return made
+        by_name = dict(zip(self.graph.output_names, made, strict=True))
+        if unknown := [name for name in output_names if name not in by_name]:
+            raise CallerError(
+                f"The model has no output {unknown[0]!r}; it has {', '.join(self.graph.output_names)}."
+            )
+        return [by_name[name] for name in output_names]
+
+    def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
+        """Run on these engines from now on, in turns with the other models there; None: by itself again.
+        ``priority_s``: its steps go before what was placed up to so long before them, as far as the engines
+        allow it.
+
+        On engines of fewer threads than the session's the model runs by what is fastest on so many: by
+        kernels for these, which are looked up, and explored where there are none, else by the session's own.
+        That is timed here for ``try_s`` seconds, once for a model on a machine, and takes the model's memory
+        once more."""
+        if engines is None:
+            self._sharing.end()
+        else:
+            self._sharing.begin(engines, name, priority_s)
+
+    def get_inputs(self) -> list[NodeArg]:
+        """What a run is given."""
+        return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.input_names]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """What a run gives."""
+        return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.output_names]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Constants that a run may be given too."""
+        return list(self._overridable)
+
+    def get_modelmeta(self) -> ModelMeta:
+        """What the model says of itself."""
+        return self._meta
+
+    def get_providers(self) -> list[str]:
+        """The processor's, whoever runs the model there."""
+        return [PROVIDER]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return {PROVIDER: {}}
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, Any],
+        run_options: Any = None,
+    ) -> list[Any]:
+        """As :meth:`run`, from and to ONNX Runtime's values."""
+        return [as_value(one) for one in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs tied by name, for :meth:`run_with_iobinding`."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, binding: IOBinding, run_options: Any = None) -> None:
+        """One run over what is bound."""
+        direct = self._executor.direct
+        if direct is None or self._sharing.share is not None or not binding._run_by(direct):
+            binding._take(self.run(None, binding._inputs))
+
+    def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
+        """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
+        return step_shares(self.graph, self._executor, input_feed, self.threads)
+
+    def timeline(self, input_feed: Mapping[str, np.ndarray]) -> Timeline:
+        """One run as it was, by itself: streams as rows, kernels as boxes. Where ONNX Runtime runs the whole
+        model, by its own profile. Of engines, :meth:`opatlas.plan.engines.Engines.timeline` has it."""
+        return timeline_by(self.graph, self._executor, input_feed, self.threads)
+
+    def report_timeline(self, input_feed: Mapping[str, np.ndarray]) -> Timeline:
+        """One run by the service's plan as it was, told to the service, whose page of the model draws it: on
+        the engines that the session shares, else by itself. A plan that was not chosen is loaded for it.
+
+        Raises :class:`opatlas.errors.CallerError` where the session has no plan of the service, or a client
+        that asks nobody; :class:`opatlas.errors.LoadError` where the plan does not run here."""
+        given = self._given
+        if given is None or given.number is None:
+            raise CallerError("There is no plan of the service whose run could be told: give plan=True.")
+        if self._client.offline:
+            raise CallerError("The client is offline: nobody can be told of a run.")
+        if self._runs_given and self._sharing.instead is None and not self._executor.fallen_back:
+            shared = self._sharing.timeline(lambda: self.run(None, input_feed))
+            timeline = shared or self.timeline(input_feed)
+        else:
+            timeline = self._timeline_of(given.plan, input_feed)
+        given.report_timeline(self._client, timeline)
+        return timeline
+
+    @property
+    def plan_number(self) -> int | None:
+        """The service's plan that takes part, None where there is none."""
+        return self._given.number if self._given is not None else None
+
+    def _timeline_of(self, plan: ModelPlan, input_feed: Mapping[str, np.ndarray]) -> Timeline:
+        executor = self._build(plan)
+        try:
+            timeline = timeline_by(self.graph, executor, input_feed, self.threads)
+            if executor.fallen_back:
+                raise LoadError(f"The plan does not run here: {executor.fallen_back}.")
+            return timeline
+        finally:
+            executor.close()
+
+    @property
+    def peak_bytes(self) -> int:
+        """Of the buffer that values between steps share; 0 where a framework runs the whole model."""
+        return self._executor.peak_bytes
+
+    def example(self, seed: int = 0) -> dict[str, np.ndarray]:
+        """Random inputs of the model's types: normal floats, small whole numbers, true."""
+        return random_inputs(self.graph, seed)
+
+    def close(self) -> None:
+        """Let go of kernels, buffers and, where it is the session's own, the client."""
+        self._sharing.close()
+        self._executor.close()
+        self._kernels.close()
+        if self._own:
+            self._client.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _on_threads(self, threads: int) -> Session | None:
+        """The same model on fewer threads; None where kernels for these cannot be asked for."""
+        if (client := self._client.for_threads(threads)) is None:
+            return None
+        made = Session(
+            self.graph, client=client, threads=threads, example=self._example, try_s=self._try_s,
+            frameworks=self._frameworks, fusions=self._most_fusions, _otherwise=self.kernels,
+        )  # fmt: skip
+        made._own = True
+        return made
+
+    def _remembered(self) -> Executor | None:
+        """By what was chosen for this model before."""
+        if not self._kept.is_open:
+            return self._build(whole(self.graph, *self.place))
+        try:
+            plan = self._kept.plan()
+            return self._build(plan) if plan is not None else None
+        except (InvalidPlan, LoadError, MemoryError) as error:
+            log.warning("A plan that was kept for the model is chosen anew: %s", error)
+            return None
+
+    def _chosen(self) -> Executor:
+        """What is fastest with the caller's example, which must fit, else with random values, if the model
+        takes them."""
+        try:
+            feed = self._example if self._example is not None else self.example()
+            chosen = choose(
+                self.graph, self.kernels.choices, self.place, self._build, feed, self.threads, self._try_s,
+                frameworks=self._kept.rivals(), loading_s=conf().loading_s,
+                given=None if self._given is None else self._given.plan, fused=self._fused,
+                fewer=self._kernels.choices_on,
+            )  # fmt: skip
+        except OpatlasError as error:
+            if self._example is not None:
+                raise
+            log.warning("No plan is tried: random inputs do not fit the model (%s). Give an example.", error)
+            return self._build(whole(self.graph, *self.place))
+        self.standings, self.refused = chosen.standings, chosen.refused
+        if self._given is None:
+            self._kept.keep(chosen.plan, chosen.standings)
+        else:
+            self._runs_given = said_of(chosen.plan) in chosen.of_given
+            self._given.report(self._client, chosen)
+        return chosen.executor
+
+    def _build(self, plan: ModelPlan) -> Executor:
+        graph = self._given.running if self._given is not None and plan.nhwc else self.graph
+        return Executor(graph, plan, self._kernels.load, threads=self.threads, revoked=self._revoked)
+
+    def _revoked(self) -> frozenset[str]:
+        """What must not run any more, as far as the machine was told; asked for now and then, beside the
+        job."""
+        if time.monotonic() > self._ask_at:
+            self._ask_at = time.monotonic() + ASK_S
+            self._client.refresh([by.operator for by in self.plan.kernels])
+        return self._client.revoked
+
+
+def _setting(threads: int | None) -> Setting | None:
+    return Setting(threads=threads) if threads is not None else None
