@@ -7,6 +7,7 @@ busy machine only the second figure can be compared with another run's.
 from __future__ import annotations
 
 import json
+import re
 import resource
 import sys
 import time
@@ -19,6 +20,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "var" / "test-times"
 SLOWEST = 30
+_GROUP = re.compile(r"@[^\]@]+$")
 
 
 def cpu_s() -> float:
@@ -38,6 +40,7 @@ class Times:
         self.began = time.monotonic()
         self.used = cpu_s()
         self.tests: dict[str, dict[str, float]] = defaultdict(lambda: {"wall_s": 0.0, "cpu_s": 0.0})
+        self.failed: dict[str, None] = {}
 
     def pytest_collection_finish(self) -> None:
         self.used = cpu_s()  # what reading the tests takes is no test's
@@ -53,6 +56,8 @@ class Times:
         row = self.tests[report.nodeid]
         row["wall_s"] += report.duration
         row["cpu_s"] += dict(report.user_properties).get("cpu_s", 0.0)
+        if report.failed:
+            self.failed[ungrouped(report.nodeid)] = None
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(session.config, "workerinput") or not (self.part and self.tests):
@@ -61,8 +66,20 @@ class Times:
         rows = {
             name: {unit: round(value, 3) for unit, value in row.items()} for name, row in self.tests.items()
         }
-        whole = {"wall_s": round(time.monotonic() - self.began, 1), "tests": rows}
+        took_s = round(time.monotonic() - self.began, 1)
+        whole = {"wall_s": took_s, "failed": list(self.failed), "tests": rows}
         (FOLDER / f"{self.part}.json").write_text(json.dumps(whole, indent=1))
+
+
+def ungrouped(name: str) -> str:
+    """A test's name without the group that pytest-xdist puts behind it."""
+    return _GROUP.sub("", name)
+
+
+def failed_in(part: str) -> list[str]:
+    """Tests that failed in a part of the latest run, by their names."""
+    path = FOLDER / f"{part}.json"
+    return list(json.loads(path.read_text())["failed"]) if path.exists() else []
 
 
 def main() -> int:
