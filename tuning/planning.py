@@ -35,6 +35,7 @@ from opatlas.plan.making import DEFAULT
 from opatlas.plan.plan import KERNEL_KINDS, ModelPlan
 from tuning.fusions import UnknownFusion, answered_fusions, operators_of, unknown_fusions, with_fusions
 from tuning.graph.layout.counts import control_flow, expected_counts
+from tuning.graph.passes.borders import worth_their_borders
 from tuning.graph.passes.draft import KnownOperator, PlanDraft, PublishedKernel
 from tuning.graph.passes.registry import FUSION, LAYOUT, passes_named, run_passes
 from tuning.layouts import UnknownLayout, answered_layouts, exploring_s, unknown_layouts, with_forms
@@ -144,7 +145,8 @@ def make_plan(
     most_error: float | None = None,
 ) -> MadePlan:
     """By all passes unless some are named. Reads alone: nothing is counted, recorded or charged.
-    ``profile``: by whose runs branches and loops are weighed; without one each of their bodies runs once.
+    ``profile``: by whose runs branches and loops are weighed (without one each of their bodies runs once),
+    and, where its times count, kernels against what ONNX Runtime takes in place, with what they cut.
     ``most_error``: a kernel takes part only where its largest error, as it was checked, is at most so many
     times ONNX Runtime's at the same operator; without it whatever is published does.
     Raises :class:`opatlas.plan.plan.InvalidPlan` for an unknown pass,
@@ -157,7 +159,7 @@ def make_plan(
     counts = expected_counts(control_flow(TypedNodes.of_structure(structure)), profile)
     keys = structure.operator_keys
     known = _Bests(target, setting, organisation, most_error)
-    draft = PlanDraft.of_bodies(structure, known.published(keys), counts)
+    draft = PlanDraft.of_bodies(structure, known.published(keys), counts, profile=profile)
     own = operators_of(keys) if {FUSION, LAYOUT}.intersection(names) else {}
     operators, unknown, answered = dict[str, Operator](), list[UnknownFusion](), list[AnsweredQuestion]()
     plan = draft.plan(target.key, setting.key)
@@ -170,8 +172,11 @@ def make_plan(
         draft = run_passes(draft, [name])
         if name == FUSION:  # before layouts give nodes other numbers
             unknown, answered = unknown_fusions(draft), answered_fusions(draft)
-        plan = draft.plan(target.key, setting.key)
-        passed_us[name] = _sums(draft, plan)[0]
+        worth = draft.each(lambda _, one: worth_their_borders(one))
+        plan = worth.plan(target.key, setting.key)
+        passed_us[name] = _sums(worth, plan)[0]
+    if names:
+        draft = worth
     choices = with_misses(choices_of(draft, plan, known.kernels, organisation), target, setting)
     found = draft.layouts
     layouts = unknown_layouts(found.questions, operators) if found is not None else []
@@ -413,4 +418,4 @@ def _sums(draft: PlanDraft, plan: ModelPlan) -> tuple[float, float, int]:
         predicted += [part.runs * (part.left_us(node) or 0.0) for node in times if node not in by_kernel]
         defaults += [part.runs * time for time in times.values()]
         unknown += len(nodes) - len(times)
-    return math.fsum(predicted), math.fsum(defaults), unknown
+    return math.fsum([*predicted, draft.cut_us(plan)]), math.fsum(defaults), unknown

@@ -25,7 +25,7 @@ from opatlas.plan.executor import Executor
 from opatlas.plan.making import NodeChoice, whole
 from opatlas.plan.plan import ByBodies, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.predicting import costs, foretold_us, predicted
-from opatlas.plan.profiling import node_times, profile_model
+from opatlas.plan.profiling import node_times, profile_in_place
 from opatlas.session import Session
 from opatlas.session.forms import simplified_graph
 
@@ -38,13 +38,13 @@ SEED = 1
 
 @dataclass(frozen=True)
 class BenchModel:
-    """A model and its simpler form (itself where it has none), with what both are run on, and what a run of
-    the latter shows of its branches and loops, where it has such."""
+    """A model and its simpler form (itself where it has none), with what both are run on, and what runs of
+    the latter by ONNX Runtime show."""
 
     graph: ModelGraph
     simpler: ModelGraph
     feed: Mapping[str, np.ndarray]
-    profile: ModelProfile | None = None
+    profile: ModelProfile
 
     @classmethod
     def of(cls, data: bytes, threads: int) -> BenchModel:
@@ -55,8 +55,7 @@ class BenchModel:
             simpler = simplified_graph(graph, None, feed, threads)
         except NotSimplified as reason:
             print(f"  planned as it is: {reason}", flush=True)
-        has_bodies = any(node.bodies for node in simpler.nodes)
-        return cls(graph, simpler, feed, profile_model(simpler, [feed], threads) if has_bodies else None)
+        return cls(graph, simpler, feed, profile_in_place(simpler, feed, threads))
 
 
 class ModelPlans:
@@ -120,15 +119,16 @@ class ModelPlans:
         return executor
 
     def _kernels(self, session: Session) -> dict[NodeAt, NodeChoice]:
-        """Of nodes whose operator a kernel does in less time than ONNX Runtime, or the default where nothing
-        is known of it."""
-        made = self._made(session.graph, ("kernels",))
+        """Of nodes whose operator a kernel does in less time than ONNX Runtime alone, or the default where
+        nothing is known of it."""
+        made = made_plan(session.graph, self._client.target, self._setting, ("kernels",)).plan
         nodes = {step.nodes[0] for step in made.steps if isinstance(step.by, ByKernel)}
         return {at: one for at, one in session.kernels.choices.items() if at in nodes}
 
     def _by_passes(self, graph: ModelGraph, passes: tuple[str, ...]) -> ModelPlan:
         """With what ONNX Runtime's profile says of the rest, as sessions predict."""
-        plan, feed = self._made(graph, passes), self._one.feed
+        made = made_plan(graph, self._client.target, self._setting, passes, self._one.profile)
+        plan, feed = made.plan, self._one.feed
         threads, graph = self._setting.threads, _running(graph, plan)
         profiled = {at: us for at, us in node_times(graph, feed, threads).items() if isinstance(at, int)}
         default = Executor(graph, whole(graph, plan.target, plan.setting), _never, threads=threads)
@@ -136,12 +136,8 @@ class ModelPlans:
         arrays = (*feed.values(), *default.run(feed))
         copied = sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
         default.close()
-        known = costs(profiled, whole_us, copied, threads)
+        known = costs(graph, profiled, whole_us, copied, threads)
         return _with_times_of_bodies(predicted(_without_times_of_regions(plan), known), plan)
-
-    def _made(self, graph: ModelGraph, passes: tuple[str, ...]) -> ModelPlan:
-        profile = self._one.profile if graph is self._one.simpler else None
-        return made_plan(graph, self._client.target, self._setting, passes, profile).plan
 
     def figures(self) -> dict[str, Any]:
         plan = self._plans.get("plan")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from opatlas.errors import CallerError, printable
@@ -24,6 +24,7 @@ MOST_PATH = 33
 """Numbers of one node's path: sixteen bodies within each other, as plans have."""
 MOST_COUNT = 2**53
 MOST_TEXT = 100
+MIB = 1 << 20
 KERNEL_TIME = "_kernel_time"
 """What ONNX Runtime's profiler puts behind a node's name."""
 _RUN = "model_run"
@@ -52,6 +53,11 @@ class NodeProfile:
         """None where nothing is known of it."""
         return _per_run(self.self_us, self.count)
 
+    def scaled(self, by: float) -> NodeProfile:
+        """Its times so many times as long."""
+        total_us, self_us = (None if us is None else us * by for us in (self.total_us, self.self_us))
+        return NodeProfile(self.count, total_us, self_us)
+
     def __add__(self, other: NodeProfile) -> NodeProfile:
         return NodeProfile(
             self.count + other.count,
@@ -64,25 +70,43 @@ NEVER = NodeProfile()
 
 
 @dataclass(frozen=True)
+class BorderCosts:
+    """What it costs to end one part of a model in ONNX Runtime and to begin another: for each part
+    (``handoff_us``), and for each MiB that is brought from or into blocks of channels between them."""
+
+    handoff_us: float
+    us_per_mib: float
+
+    def ends_us(self, count: int) -> float:
+        """Of one part, with so many bytes."""
+        return self.handoff_us + self.us_per_mib * count / MIB
+
+
+@dataclass(frozen=True)
 class ModelProfile:
     """``model``: the structure's key; ``version``: what its maker calls these weights, empty where nobody
-    said; ``by``: who ran it, with its version; ``runs`` of the model; ``nodes`` that were seen."""
+    said; ``by``: who ran it, with its version; ``runs`` of the model; ``nodes`` that were seen. ``borders``:
+    where nodes' times are what each takes in a warm run without a profiler, beside what leaving them to
+    parts of the model costs; None where they have in them what only a first run does."""
 
     model: str
     version: str
     by: str
     runs: int
     nodes: Mapping[NodePath, NodeProfile]
+    borders: BorderCosts | None = None
 
     def of(self, at: NodePath) -> NodeProfile:
         return self.nodes.get(at, NEVER)
 
-    @property
-    def of_bodies(self) -> ModelProfile:
-        """Without nodes that are in no body and have none: what says how often each body runs."""
-        inside = {at for at in self.nodes if len(at) > 1}
-        kept = inside | {at[:-2] for at in inside}
-        return replace(self, nodes={at: one for at, one in self.nodes.items() if at in kept})
+    def in_place(self, whole_us: float, borders: BorderCosts) -> ModelProfile:
+        """Of warm runs: with times in proportion such that a run takes ``whole_us``, as without a
+        profiler."""
+        outer = [one.total_us or 0.0 for at, one in self.nodes.items() if len(at) == 1]
+        total_us = math.fsum(outer) / self.runs
+        scale = whole_us / total_us if total_us else 1.0
+        nodes = {at: one.scaled(scale) for at, one in self.nodes.items()}
+        return replace(self, nodes=nodes, borders=borders)
 
     def check(self, model: str, version: str = "") -> None:
         """Raises :class:`InvalidProfile` unless it is a profile of this structure and, where both sides name
@@ -105,10 +129,12 @@ class ModelProfile:
             raise InvalidProfile(f"One profile is by {self.by}, the other by {other.by}: keep them apart.")
         nodes = {at: self.of(at) + other.of(at) for at in sorted({*self.nodes, *other.nodes})}
         version = self.version if self.version == other.version else ""
-        return replace(self, version=version, runs=self.runs + other.runs, nodes=nodes)
+        borders = self.borders if other.borders == self.borders else None
+        return replace(self, version=version, runs=self.runs + other.runs, nodes=nodes, borders=borders)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        borders = {} if self.borders is None else {"borders": asdict(self.borders)}
+        return borders | {
             "profile": PROFILE_VERSION,
             "model": self.model,
             "version": self.version,
@@ -135,7 +161,8 @@ class ModelProfile:
         if len(nodes) < len(rows):
             raise InvalidProfile("The profile has a node twice.")
         model, version, by = (_text(document, name) for name in ("model", "version", "by"))
-        return cls(model, version, by, _count(document.get("runs"), 1, "runs"), nodes)
+        runs, borders = _count(document.get("runs"), 1, "runs"), _borders(document.get("borders"))
+        return cls(model, version, by, runs, nodes, borders)
 
 
 def from_onnx_runtime(
@@ -194,7 +221,16 @@ def _event(event: Any) -> tuple[str, float]:
 
 
 def _is_time(us: Any) -> bool:
-    return isinstance(us, int | float) and not isinstance(us, bool) and math.isfinite(us) and us >= 0
+    return isinstance(us, int | float) and not isinstance(us, bool) and 0 <= us <= MOST_COUNT
+
+
+def _borders(document: Any) -> BorderCosts | None:
+    if document is None:
+        return None
+    names = ("handoff_us", "us_per_mib")
+    if not isinstance(document, Mapping) or not all(_is_time(document.get(name)) for name in names):
+        raise InvalidProfile("A profile's 'borders' must be 'handoff_us' and 'us_per_mib', in microseconds.")
+    return BorderCosts(*(float(document[name]) for name in names))
 
 
 def _text(document: Mapping[str, Any], name: str) -> str:

@@ -207,7 +207,7 @@ class _Contest:
         arrays = (*self._feed.values(), *self._expected)
         copied = sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
         outer = {at: us for at, us in profiled.items() if isinstance(at, int)}
-        known = costs(outer, self._default_us, copied, threads)
+        known = costs(self._graph, outer, self._default_us, copied, threads)
         return profiled | dict[NodeAt, float](known.nodes.items()), known
 
     def _all_in_streams(

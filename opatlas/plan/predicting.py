@@ -1,7 +1,8 @@
 """What a plan will take, said before it is timed.
 
 Of a kernel: its published time. Of a region: the default's own profile of its nodes, brought to what the
-default takes without a profiler, and what binding and handing over to a session costs on this machine. Of a
+default takes without a profiler, and what handing over to a session, and bringing values into blocks of
+channels and out of them at its ends, costs on this machine. Of a
 whole model in a framework: some turns of it alone, its caches cold and its threads asleep before each, as
 they are among others. The line-up is none of this, so that a prediction can be wrong.
 """
@@ -15,8 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.profile import MIB, BorderCosts
+from opatlas.plan.borders import Borders
 from opatlas.plan.line_up import turns_alone
 from opatlas.plan.plan import ONE, SLEEPING, THREADING, ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.regions import OnnxRuntimeRegion
@@ -24,6 +28,7 @@ from opatlas.plan.resting import OtherThreads
 
 RUNS, WARM_RUNS = 5, 2
 HANDOFFS = 50
+BLOCKINGS = 15
 LEAST_TURNS, MOST_TURNS, TURNS_S = 3, 9, 1.0
 """Of a whole model, before anybody is timed beside it."""
 SHARED_SIZE = 1 << 16
@@ -34,22 +39,34 @@ SHARED_SIZE = 1 << 16
 class Costs:
     """Microseconds: of each node in the default framework, of one run of a region beyond its nodes (by how it
     uses threads), of one call of a kernel beyond its own time, of a run beyond its steps (inputs and outputs
-    are copied), and of waking a region's threads."""
+    are copied), of a MiB that regions' ``borders`` bring into blocks of channels or out of them, and of
+    waking a region's threads."""
 
     nodes: Mapping[int, float]
     region_us: Mapping[str, float]
     call_us: float
     run_us: float
+    us_per_mib: float
+    borders: Borders
     waking_us: float = 0.0
 
+    def ends_us(self, step: PlanStep) -> float:
+        """What a region's ends cost."""
+        return self.us_per_mib * self.borders.bytes_of(step) / MIB
 
-def costs(profiled: Mapping[int, float], whole_us: float, copied_bytes: int, threads: int) -> Costs:
+
+def costs(
+    graph: ModelGraph, profiled: Mapping[int, float], whole_us: float, copied_bytes: int, threads: int
+) -> Costs:
     """``profiled``: each node's time under a profiler, in microseconds; ``whole_us``: of the whole model
     without one, alone; ``copied_bytes``: of a run's inputs and outputs."""
     total, region_us = sum(profiled.values()), {one: handoff_us(threads, one) for one in THREADING}
     scale = max(whole_us - region_us[SLEEPING], 0.0) / total if total else 1.0
     nodes = {number: us * scale for number, us in profiled.items()}
-    return Costs(nodes, region_us, CALL_US, copied_us(copied_bytes), waking_us(threads))
+    return Costs(
+        nodes, region_us, CALL_US, copied_us(copied_bytes), blocking_us(threads), Borders.of_graph(graph),
+        waking_us(threads),
+    )  # fmt: skip
 
 
 CALL_US = 0.2
@@ -70,7 +87,7 @@ def _predicted(step: PlanStep, known: Costs) -> PlanStep:
     if isinstance(step.by, ByKernel):
         return replace(step, predicted_us=(step.predicted_us or 0.0) + known.call_us)
     own = sum(known.nodes.get(number, 0.0) for number in step.nodes)
-    return replace(step, predicted_us=own + known.region_us[step.by.threading])
+    return replace(step, predicted_us=own + known.region_us[step.by.threading] + known.ends_us(step))
 
 
 def is_short(step: PlanStep, known: Costs, threads: int) -> bool:
@@ -112,6 +129,35 @@ def handoff_us(threads: int, threading: str = SLEEPING, size: int = 1) -> float:
     region = OnnxRuntimeRegion(model, ["x"], ["y"], threads, threading=threading)
     call = region.bind([np.ones(size, np.float32)], [np.empty(size, np.float32)])
     return alone_us(call, HANDOFFS)
+
+
+def border_costs(threads: int) -> BorderCosts:
+    """Of cutting a model on this machine, its regions' threads asleep between their runs."""
+    return BorderCosts(handoff_us(threads), blocking_us(threads))
+
+
+def blocking_us(threads: int) -> float:
+    """Of bringing a MiB into blocks of channels, or out of them, where a model is cut: what two small
+    convolutions take more in a session each than in one, by what lies between them. Nothing where ONNX
+    Runtime has no blocks on this processor."""
+    shape, names = [1, 16, 112, 112], ("x", "between", "y")
+    weights = numpy_helper.from_array(np.full((16, 16, 1, 1), 0.01, np.float32), "w")
+    arrays = [np.ones(shape, np.float32) for _ in names]
+
+    def bound(*ends: int) -> Callable[[], None]:
+        nodes = [
+            helper.make_node("Conv", [names[at], "w"], [names[at + 1]]) for at in range(ends[0], ends[1])
+        ]
+        first, last = (helper.make_tensor_value_info(names[at], onnx.TensorProto.FLOAT, shape) for at in ends)
+        graph = helper.make_graph(nodes, "blocks", [first], [last], [weights])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+        model.ir_version = 8
+        region = OnnxRuntimeRegion(model, [names[ends[0]]], [names[ends[1]]], threads)
+        return region.bind([arrays[ends[0]]], [arrays[ends[1]]])
+
+    together, *apart = bound(0, 2), bound(0, 1), bound(1, 2)
+    more_us = sum(alone_us(one, BLOCKINGS) for one in apart) - alone_us(together, BLOCKINGS)
+    return max(more_us, 0.0) * MIB / (2 * arrays[1].nbytes)
 
 
 def copied_us(count: int) -> float:

@@ -19,8 +19,10 @@ from opatlas.graph.normal import GraphNode, ModelGraph
 from opatlas.graph.profile import KERNEL_TIME, NEVER, ModelProfile, NodeProfile, from_onnx_runtime
 from opatlas.graph.walk import CONTROL
 from opatlas.load.onnxruntime_recipe import quiet_options
+from opatlas.plan.borders import IN_BLOCKS
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import whole
+from opatlas.plan.predicting import alone_us, border_costs
 from opatlas.plan.regions import DEFAULT, open_session
 from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
@@ -29,9 +31,6 @@ PROFILED_RUNS = 5
 _OWN_NAME = re.compile(r"(?:fused )?node(\d+(?:/\d+)*)\.")
 """What ONNX Runtime makes of a node's name ends with more than that: what it was fused with."""
 _IN_BLOCKS = "_nchwc"
-_CAN_BE_IN_BLOCKS = frozenset(
-    ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Resize", "Upsample")
-)
 
 
 def profile_model(graph: ModelGraph, feeds: Iterable[Feed], threads: int, version: str = "") -> ModelProfile:
@@ -40,6 +39,26 @@ def profile_model(graph: ModelGraph, feeds: Iterable[Feed], threads: int, versio
     events = _events(graph, feeds, threads)
     by = f"onnxruntime {ort.__version__}"
     return from_onnx_runtime(events, _places(graph, _own_place), model=graph.key, version=version, by=by)
+
+
+def profile_in_place(graph: ModelGraph, feed: Feed, threads: int) -> ModelProfile:
+    """What each node takes by ONNX Runtime where it stands in the model, warm, and what it costs on this
+    machine to cut the model there: plans that the service makes by it weigh kernels against that."""
+    events = _after_first_run(_events(graph, [feed] * (PROFILED_RUNS + 1), threads))
+    by = f"onnxruntime {ort.__version__}"
+    seen = from_onnx_runtime(events, _places(graph, _own_place), model=graph.key, by=by)
+    session = open_session(graph.model, quiet_options(threads))
+    read = {one.name for one in session.get_inputs()}
+    given = {name: value for name, value in feed.items() if name in read}
+    whole_us = alone_us(lambda: session.run(None, given))
+    return seen.in_place(whole_us, border_costs(threads))
+
+
+def _after_first_run(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is told of the later ones."""
+    runs = sorted((one["ts"], one["dur"]) for one in events if one.get("name") == "model_run")
+    end = sum(runs[0]) if runs else 0
+    return [one for one in events if one.get("ts", 0) >= end]
 
 
 def profile_of_session(graph: ModelGraph, events: Any, version: str = "") -> ModelProfile:
@@ -146,7 +165,7 @@ def _made_in_blocks(graph: ModelGraph, body: BodyPath = ()) -> Iterator[tuple[st
     for number, node in enumerate(graph.nodes):
         read = [one for one in node.inputs if one != LEFT_OUT and not graph.is_constant(one)]
         maker = makers.get(read[0]) if len(read) == 1 else None
-        if node.proto.op_type in _CAN_BE_IN_BLOCKS:
+        if node.proto.op_type in IN_BLOCKS:
             maker = number
         if maker is not None:
             makers |= dict.fromkeys(node.makes, maker)

@@ -19,7 +19,7 @@ from opatlas.graph.profile import ModelProfile
 from opatlas.graph.simplify import NotSimplified, simplified
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.closeness import is_close
-from opatlas.plan.profiling import profile_model
+from opatlas.plan.profiling import profile_in_place
 from opatlas.plan.regions import open_session
 
 log = logging.getLogger("opatlas")
@@ -69,8 +69,8 @@ class OtherForms:
         return laid_out_graph(graph, nhwc, self._feed(), self._threads)
 
     def profiled(self, graph: ModelGraph) -> ModelProfile:
-        """What one run shows of the model, or of its simpler form."""
-        return profile_model(graph, [self._feed()], self._threads)
+        """What some runs show of the model, or of its simpler form."""
+        return profile_in_place(graph, self._feed(), self._threads)
 
     def _feed(self) -> Mapping[str, np.ndarray]:
         return self._example or random_inputs(self._graph)

@@ -95,7 +95,7 @@ def _plan(data: bytes, wish: Mapping[str, Any]) -> dict[str, Any]:
     if len(json.dumps(asked)) > MOST_WISH_BYTES:
         raise InvalidModel(f"Beside its structure a request for a plan has at most {MOST_WISH_BYTES} bytes.")
     if profile is not None:
-        asked["profile"] = ModelProfile.from_json(profile).of_bodies.to_json()
+        asked["profile"] = ModelProfile.from_json(profile).to_json()
     structure = None if given is None else ModelStructure.from_json(given).packed()
     return {"asked": asked, "structure": structure and base64.b64encode(structure).decode()}
 

@@ -10,7 +10,7 @@ import pytest
 
 from opatlas.graph import profile
 from opatlas.graph.linked import NodePath
-from opatlas.graph.profile import InvalidProfile, ModelProfile, NodeProfile, from_onnx_runtime
+from opatlas.graph.profile import BorderCosts, InvalidProfile, ModelProfile, NodeProfile, from_onnx_runtime
 
 PLACES: Mapping[str, NodePath] = {"first": (0,), "choice": (1,), "then": (1, 0, 0), "else": (1, 1, 0)}
 
@@ -76,6 +76,18 @@ def test_a_profile_comes_back_from_json() -> None:
     assert ModelProfile.from_json(json.loads(json.dumps(found.to_json()))) == found
     untimed = ModelProfile("m1:x", "", "executor", 1, {(0,): NodeProfile(1, None, None)})
     assert ModelProfile.from_json(json.loads(json.dumps(untimed.to_json()))) == untimed
+    in_place = found.in_place(46.0, BorderCosts(2.0, 150.0))
+    assert ModelProfile.from_json(json.loads(json.dumps(in_place.to_json()))) == in_place
+
+
+def test_warm_times_are_brought_to_what_a_run_takes_without_a_profiler() -> None:
+    found, borders = read(EVENTS), BorderCosts(2.0, 150.0)
+    seen = found.in_place(46.0, borders)  # the profiler saw 24 + 160 in two runs
+    assert seen.borders == borders and found.borders is None
+    assert seen.of((0,)) == NodeProfile(2, 12.0, 12.0) and seen.of((1, 1, 0)).total_us == 20.0
+    assert seen.of((1,)) == NodeProfile(2, 80.0, 25.0) and seen.runs == 2
+    assert seen.merged(seen).borders == borders and seen.merged(found).borders is None
+    assert borders.ends_us(1 << 19) == 77.0
 
 
 @pytest.mark.parametrize(
@@ -127,6 +139,10 @@ GOOD = {"profile": 1, "model": "m1:x", "version": "", "by": "onnxruntime", "runs
         ({"nodes": [{**NODE, "count": -1}]}, "'count' must be"),
         ({"nodes": [{**NODE, "total_us": float("inf")}]}, "Times of node 0"),
         ({"nodes": [{**NODE, "self_us": "1"}]}, "Times of node 0"),
+        ({"nodes": [{**NODE, "self_us": 1e300}]}, "Times of node 0"),
+        ({"borders": 7}, "'borders' must be 'handoff_us' and 'us_per_mib'"),
+        ({"borders": {"handoff_us": 1.0}}, "'borders' must be"),
+        ({"borders": {"handoff_us": 1.0, "us_per_mib": -1}}, "'borders' must be"),
     ],
 )
 def test_json_that_is_no_profile_is_refused(wrong: dict[str, Any], said: str) -> None:

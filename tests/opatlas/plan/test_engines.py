@@ -354,7 +354,7 @@ def test_a_plan_carries_its_steps_reference_times() -> None:
     the model, here a plan."""
     graph = ModelGraph(wide())
     kernels = Kernels(graph)
-    plan = ModelPlan.from_json(predicted(planned(graph, kernels), costs({}, 9.0, 0, 1)).to_json())
+    plan = ModelPlan.from_json(predicted(planned(graph, kernels), costs(graph, {}, 9.0, 0, 1)).to_json())
     running = Executor(graph, plan, kernels.load, threads=1)
     assert running._program is not None
     times = [one.reference_s for one in engine_steps(running._program)]

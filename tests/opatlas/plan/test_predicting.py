@@ -10,17 +10,23 @@ import pytest
 from onnx import helper
 
 from opatlas.graph.normal import ModelGraph
+from opatlas.graph.profile import MIB
+from opatlas.graph.structure import StructureNode
 from opatlas.plan import predicting
+from opatlas.plan.borders import Borders
 from opatlas.plan.plan import ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.predicting import CALL_US, Costs, costs, predicted
 from opatlas.plan.profiling import node_times
+from tests.opatlas.plan.test_executor import chain
 from tests.tuning.graph.making import model
 
 KERNEL = PlanStep((0,), (1,), ByKernel("o1:x", "0" * 64, (0,)), 12.0)
 REGION = PlanStep((1, 2), (3,), ByFramework("openvino"))
+LINKED = [StructureNode("Conv", "", (at,), (at + 1,)) for at in range(3)]
 KNOWN = Costs(
-    {1: 30.0, 2: 5.0}, region_us={"sleeping": 4.0, "resting": 3.0, "one": 1.0}, call_us=CALL_US, run_us=2.0
-)
+    {1: 30.0, 2: 5.0}, region_us={"sleeping": 4.0, "resting": 3.0, "one": 1.0}, call_us=CALL_US, run_us=2.0,
+    us_per_mib=100.0, borders=Borders(LINKED, {1: MIB // 2}),
+)  # fmt: skip
 
 
 def plan(*steps: PlanStep) -> ModelPlan:
@@ -29,9 +35,9 @@ def plan(*steps: PlanStep) -> ModelPlan:
 
 def test_a_plan_takes_its_kernels_its_regions_and_what_lies_between() -> None:
     found = predicted(plan(KERNEL, REGION), KNOWN)
-    assert [step.predicted_us for step in found.steps] == [12.0 + CALL_US + 2.0, 30.0 + 5.0 + 4.0]
-    assert found.predicted_us == pytest.approx(53.0 + CALL_US)
-    assert predicted(plan(REGION, KERNEL), KNOWN).predicted_us == pytest.approx(53.0 + CALL_US)
+    assert [step.predicted_us for step in found.steps] == [12.0 + CALL_US + 2.0, 30.0 + 5.0 + 4.0 + 50.0]
+    assert found.predicted_us == pytest.approx(103.0 + CALL_US)
+    assert predicted(plan(REGION, KERNEL), KNOWN).predicted_us == pytest.approx(103.0 + CALL_US)
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -43,9 +49,10 @@ def test_of_a_loop_with_kernels_nothing_is_said(at: int) -> None:
 
 def test_a_profile_is_brought_to_what_the_model_takes_without_a_profiler(monkeypatch: Any) -> None:
     monkeypatch.setattr(predicting, "handoff_us", lambda threads, threading="", size=1: 10.0)
-    found = costs({0: 30.0, 1: 90.0}, whole_us=70.0, copied_bytes=8, threads=1)
+    graph = ModelGraph(chain(2))
+    found = costs(graph, {0: 30.0, 1: 90.0}, whole_us=70.0, copied_bytes=8, threads=1)
     assert found.nodes == {0: 15.0, 1: 45.0} and set(found.region_us.values()) == {10.0} and found.run_us > 0
-    assert costs({}, whole_us=70.0, copied_bytes=0, threads=1).nodes == {}
+    assert costs(graph, {}, whole_us=70.0, copied_bytes=0, threads=1).nodes == {}
 
 
 def test_a_convolutions_time_is_its_own_however_onnx_runtime_lays_it_out() -> None:

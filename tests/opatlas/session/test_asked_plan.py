@@ -15,10 +15,13 @@ from opatlas.errors import CallerError
 from opatlas.evidence import Ratios
 from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import ModelGraph
+from opatlas.graph.profile import ModelProfile
 from opatlas.plan import choosing
 from opatlas.plan.choosing import WHOLE
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.plan import ByBodies
+from opatlas.plan.profiling import profile_in_place
+from opatlas.session import forms
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.client.test_client import until
 from tests.opatlas.load.kernels import ADD
@@ -66,6 +69,28 @@ def test_a_session_asks_for_a_plan_of_the_models_simpler_form(
     # Whoever is handed the plan later need not say which form it is of.
     with opatlas.Session(roundabout(), client=client, plan=session.plan, frameworks=()) as again:
         assert again.plan == session.plan
+
+
+def test_the_service_weighs_kernels_against_onnx_runtime_in_place(
+    publish_add: Any,
+    job: Any,
+    kernels_win: None,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 10 µs, 20 by the default alone: in this model ONNX Runtime takes less, until that is 5 ms."""
+    publish_add()
+    client = job(accepts={"kinds": ["c-abi"]})
+    for slower, kernels in ((1, 0), (1000, 2)):
+
+        def seen(graph: Any, feed: Any, threads: int, slower: int = slower) -> ModelProfile:
+            found = profile_in_place(graph, feed, threads)
+            assert found.borders is not None
+            return found.in_place(5.0 * slower, found.borders)
+
+        monkeypatch.setattr(forms, "profile_in_place", seen)
+        with opatlas.Session(roundabout(), client=client, plan=True, frameworks=()) as session:
+            assert len(session.plan.kernels) == kernels
+            assert_same(session.run(None, FEED), wanted(roundabout(), FEED))
 
 
 def test_how_a_run_by_the_plan_went_is_told_and_found_from_the_models_page(

@@ -6,14 +6,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from opatlas.evidence import Ratios
 from opatlas.graph.fusion.candidates import FusionCandidate
 from opatlas.graph.fusion.choosing import FusionQuestion
 from opatlas.graph.linked import BodyPath, NodeAt
+from opatlas.graph.profile import BorderCosts, ModelProfile
 from opatlas.graph.structure import ModelStructure
+from opatlas.plan.borders import Borders
 from opatlas.plan.making import DEFAULT, NodeChoice, needed_nodes, with_kernels
-from opatlas.plan.plan import ByBodies, ByKernel, ModelPlan, PlanStep
+from opatlas.plan.plan import ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
+from tuning.graph.in_place import times_in_place
 from tuning.graph.layout.forms import LayoutForm
 from tuning.graph.layout.problem import ReorderOf
 
@@ -21,6 +25,8 @@ ALONE = "the default alone, not in place"
 """What a published default's time is: of the operator by itself, where a framework may fuse it in a model."""
 BY_ONNX_RUNTIME = "ONNX Runtime alone, not in place"
 """The same of who runs what a plan leaves."""
+IN_PLACE = "ONNX Runtime in the model"
+"""By a profile of the model."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,9 @@ class PlanDraft:
     what brings values from one layout into another; ``layouts``: what became of them. ``assumed``: of nodes
     that a pass put in, and of those that it put into another layout. ``bodies``: drafts of the bodies of
     branches and loops, by node and body, with numbers of their own; ``runs``: how often one run of the model
-    is expected to run this one. What is of all of them, ``published``, ``reorders`` and ``layouts``, the
-    model's own draft has."""
+    is expected to run this one. ``in_place``: what ONNX Runtime takes for nodes where they stand in the
+    model, and ``borders``: what it costs to cut it; both where a profile says so. What is of all of them,
+    ``published``, ``reorders`` and ``layouts``, the model's own draft has."""
 
     structure: ModelStructure
     published: Mapping[str, KnownOperator]
@@ -132,6 +139,8 @@ class PlanDraft:
     assumed: Mapping[int, AssumedTimes] = field(default_factory=dict)
     bodies: Mapping[tuple[int, int], PlanDraft] = field(default_factory=dict)
     runs: float = 1.0
+    in_place: Mapping[int, float] = field(default_factory=dict)
+    borders: BorderCosts | None = None
 
     @classmethod
     def of_bodies(
@@ -140,14 +149,20 @@ class PlanDraft:
         published: Mapping[str, KnownOperator],
         runs: Mapping[BodyPath, float],
         body: BodyPath = (),
+        profile: ModelProfile | None = None,
     ) -> PlanDraft:
-        """Nothing is chosen yet, in the model and its bodies. ``runs``: of each in one run of the model."""
+        """Nothing is chosen yet, in the model and its bodies. ``runs``: of each in one run of the model;
+        ``profile``: what ONNX Runtime takes in place, if its times count."""
         inner = {
-            (node, which): cls.of_bodies(one.graph, published, runs, (*body, node, which))
+            (node, which): cls.of_bodies(one.graph, published, runs, (*body, node, which), profile)
             for node, found in enumerate(structure.nodes)
             for which, one in enumerate(found.bodies)
         }
-        return cls(structure, published, bodies=inner, runs=runs[body])
+        made = cls(structure, published, bodies=inner, runs=runs[body])
+        if profile is None:
+            return made
+        in_place = times_in_place(structure, profile, made.left_us, body)
+        return replace(made, in_place=in_place, borders=profile.borders)
 
     def each(self, change: Callable[[BodyPath, PlanDraft], PlanDraft], body: BodyPath = ()) -> PlanDraft:
         """A draft in which the model's own and those of its bodies, each by itself, were changed so;
@@ -181,8 +196,29 @@ class PlanDraft:
             return self.together[node]
         if node in self.assumed:
             return self.assumed[node].left_us
+        if node in self.in_place:
+            return self.in_place[node]
         found = self.published.get(self.structure.nodes[node].operator)
         return found.left_us if found is not None else None
+
+    def ends_us(self, step: PlanStep) -> float:
+        """What a region's ends cost, as far as somebody measured what they do."""
+        if self.borders is None or not isinstance(step.by, ByFramework):
+            return 0.0
+        return self.borders.ends_us(self._cut.bytes_of(step))
+
+    def cut_us(self, plan: ModelPlan) -> float:
+        """What all regions' ends cost in one run, those in bodies that the plan runs itself with them."""
+        found = [self.ends_us(step) for step in plan.steps]
+        for step in plan.steps:
+            for which, inner in enumerate(step.by.plans if isinstance(step.by, ByBodies) else ()):
+                one = self.bodies[step.nodes[0], which]
+                found.append(one.cut_us(inner) * one.runs / self.runs)
+        return math.fsum(found)
+
+    @cached_property
+    def _cut(self) -> Borders:
+        return Borders.of_structure(self.structure)
 
     def _inner_us(self, node: int, us_of: Callable[[PlanDraft, int], float | None]) -> float | None:
         found = list[float | None]()
@@ -237,7 +273,9 @@ class PlanDraft:
                 for one, plan in zip(inner, plans, strict=True)
             ]
             return replace(step, by=ByBodies(tuple(plans)), predicted_us=_sum(times))
-        return replace(step, predicted_us=_sum([self.left_us(node) for node in step.nodes]))
+        return replace(
+            step, predicted_us=_sum([self.ends_us(step), *(self.left_us(node) for node in step.nodes)])
+        )
 
 
 def _sum(times: Sequence[float | None]) -> float | None:

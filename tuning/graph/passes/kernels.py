@@ -1,4 +1,4 @@
-"""The first pass: each node by its published kernel, where that takes less than the default does. PURE."""
+"""The first pass: each node by its published kernel, where that takes less than ONNX Runtime does. PURE."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from dataclasses import replace
 
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import Alternative, ByKernel
-from tuning.graph.passes.draft import ALONE, BY_ONNX_RUNTIME, PlanDraft
+from tuning.graph.passes.draft import ALONE, BY_ONNX_RUNTIME, IN_PLACE, PlanDraft
 
 
 def best_kernels(draft: PlanDraft) -> PlanDraft:
     """A draft in which every node runs by its published kernel that takes less time than ONNX Runtime, which
-    would run it otherwise, took alone (than the default, where that is not known). In its place in a model a
-    node may take less."""
+    would run it otherwise: in the model, where a profile says what that is, else alone, where it may take
+    more than in its place (than the default, where neither is known)."""
     chosen = dict(draft.chosen)
     for number, node in enumerate(draft.structure.nodes):
-        found = draft.published.get(node.operator)
+        found, left_us = draft.published.get(node.operator), draft.left_us(number)
         kernel = found.kernel if found is not None else None
-        if found is None or kernel is None or kernel.median_us >= found.left_us:
+        if found is None or kernel is None or left_us is None or kernel.median_us >= left_us:
             continue
         by = ByKernel(node.operator, kernel.artifact, node.tensors, kernel.said)
         said = ALONE if found.onnxruntime_us is None else BY_ONNX_RUNTIME
-        chosen[number] = NodeChoice(by, kernel.median_us, (Alternative(said, found.left_us),))
+        said = IN_PLACE if number in draft.in_place else said
+        chosen[number] = NodeChoice(by, kernel.median_us, (Alternative(said, left_us),))
     return replace(draft, chosen=chosen)

@@ -55,6 +55,7 @@ class RelaidDraft:
         return replace(
             self._draft, structure=replace(self._structure(), nhwc=self._nhwc), chosen=self._chosen,
             together=self._together, groups=self._groups, assumed=self._assumed, bodies=self._bodies,
+            in_place={self._form.node[at]: us for at, us in self._draft.in_place.items()},
         )  # fmt: skip
 
     def _relay_bodies(self, node: int, laid: LaidNode) -> None:

@@ -1,0 +1,83 @@
+"""What ends of regions cost: values that ONNX Runtime would hold in blocks of channels from one node to the
+next have to be brought out of them, and into them again, where a model is cut between the two. PURE.
+
+Convolutions and poolings run in blocks (NCHWc), where the channels that they make come out even; what
+computes element by element takes blocks and gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import TensorProto
+
+from opatlas.graph.linked import Linked
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.structure import ModelStructure
+from opatlas.graph.types import TensorType
+from opatlas.plan.plan import PlanStep
+
+IN_BLOCKS = frozenset(
+    ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Resize", "Upsample")
+)
+"""What ONNX Runtime may run in blocks of channels."""
+HANDING_ON = frozenset(
+    ("Add", "BatchNormalization", "Clip", "Concat", "HardSigmoid", "LeakyRelu", "Mul", "Relu", "Sigmoid",
+     "Sum", "Tanh")
+)  # fmt: skip
+"""What takes blocks and gives them."""
+BLOCK = 8
+"""Channels come out even in blocks of so many; where they are wider, in twice as many."""
+BYTES = 4
+"""Of a number: only float32 runs in blocks."""
+
+
+@dataclass(frozen=True)
+class Borders:
+    """Of one model or body. ``blocked``: values that ONNX Runtime holds in blocks of channels where it runs
+    all of it, with their size in bytes; those that leave it are brought out of them in any case."""
+
+    nodes: Sequence[Linked]
+    blocked: Mapping[int, int]
+
+    @classmethod
+    def of_graph(cls, graph: ModelGraph) -> Borders:
+        types = [node.proto.op_type for node in graph.nodes]
+        return cls._of(graph.nodes, types, graph.outputs, graph.type_of, graph.is_constant)
+
+    @classmethod
+    def of_structure(cls, one: ModelStructure) -> Borders:
+        types = [node.op_type for node in one.nodes]
+        return cls._of(one.nodes, types, one.outputs, one.types.__getitem__, one.constants.__contains__)
+
+    @classmethod
+    def _of(
+        cls,
+        nodes: Sequence[Linked],
+        op_types: Sequence[str],
+        outputs: Sequence[int],
+        type_of: Callable[[int], TensorType | None],
+        is_constant: Callable[[int], bool],
+    ) -> Borders:
+        blocked = dict[int, int]()
+        for node, op_type in zip(nodes, op_types, strict=True):
+            read = [one for one in node.reads if not is_constant(one)]
+            hands_on = op_type in HANDING_ON and bool(read) and blocked.keys() >= set(read)
+            for value in node.makes if op_type in IN_BLOCKS or hands_on else ():
+                kind = type_of(value)
+                if kind is not None and _comes_out_even(kind):
+                    blocked[value] = BYTES * kind.size
+        for value in outputs:
+            blocked.pop(value, None)
+        return cls(nodes, blocked)
+
+    def bytes_of(self, step: PlanStep) -> int:
+        """That a region brings into blocks, or out of them, since it begins and ends where it does."""
+        makes = frozenset().union(*(self.nodes[node].makes for node in step.nodes))
+        reads = frozenset().union(*(self.nodes[node].reads for node in step.nodes)) - makes
+        return sum(self.blocked.get(value, 0) for value in (*reads, *step.outputs))
+
+
+def _comes_out_even(kind: TensorType) -> bool:
+    return kind.element == TensorProto.FLOAT and len(kind.shape) == 4 and kind.shape[1] % BLOCK == 0
