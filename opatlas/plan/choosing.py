@@ -18,6 +18,7 @@ from opatlas.memory import lacking
 from opatlas.noise import MARGIN
 from opatlas.plan.closeness import is_close
 from opatlas.plan.compiling import compile_ahead
+from opatlas.plan.cuts import worth_their_cuts
 from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
 from opatlas.plan.line_up import TimedInTurns, line_up
@@ -170,7 +171,8 @@ class _Contest:
             return
         times, known = found
         promising = _promising(choices, times)
-        both = with_fusions(promising, fused, times)
+        both = self._worth(with_fusions(promising, fused, times), times, known)
+        promising = self._worth(promising, times, known)
         plans = _plans(self._graph, both, times, self._place) if both != promising else []
         plans += _plans(self._graph, promising, times, self._place)
         if plans and any(one.startswith(LABELS["openvino"]) for one in self.executors):
@@ -196,6 +198,16 @@ class _Contest:
     def _stream_counts(self, threads: int) -> list[int]:
         is_wide = could_pay(self._graph, self._default_us)
         return [count for count in STREAMS if is_wide and count <= threads]
+
+    def _worth(
+        self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float], known: Costs
+    ) -> dict[NodeAt, NodeChoice]:
+        """Those that pay for the cuts they make; all of them, where by what is measured none does: the
+        line-up knows better."""
+        kept = worth_their_cuts(
+            self._graph, kernels, lambda node: times.get(node, 0.0), known.borders, known.border_costs
+        )
+        return kept or dict(kernels)
 
     def _profiled(self, threads: int) -> tuple[dict[NodeAt, float], Costs] | None:
         """Each node's time where it stands, and what else costs; None where nobody can say."""

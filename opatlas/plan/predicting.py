@@ -50,8 +50,13 @@ class Costs:
     borders: Borders
     waking_us: float = 0.0
 
+    @property
+    def border_costs(self) -> BorderCosts:
+        """Of regions whose threads sleep between their runs."""
+        return BorderCosts(self.region_us[SLEEPING], self.us_per_mib)
+
     def ends_us(self, step: PlanStep) -> float:
-        """What a region's ends cost."""
+        """What a region brings into blocks of channels and out of them at its ends."""
         return self.us_per_mib * self.borders.bytes_of(step) / MIB
 
 

@@ -205,7 +205,7 @@ class PlanDraft:
         """What a region's ends cost, as far as somebody measured what they do."""
         if self.borders is None or not isinstance(step.by, ByFramework):
             return 0.0
-        return self.borders.ends_us(self._cut.bytes_of(step))
+        return self.borders.ends_us(self.cut.bytes_of(step))
 
     def cut_us(self, plan: ModelPlan) -> float:
         """What all regions' ends cost in one run, those in bodies that the plan runs itself with them."""
@@ -217,7 +217,8 @@ class PlanDraft:
         return math.fsum(found)
 
     @cached_property
-    def _cut(self) -> Borders:
+    def cut(self) -> Borders:
+        """What is brought over where it is cut."""
         return Borders.of_structure(self.structure)
 
     def _inner_us(self, node: int, us_of: Callable[[PlanDraft, int], float | None]) -> float | None:

@@ -17,8 +17,8 @@ from opatlas.plan.borders import Borders
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import ByFramework, ByKernel, PlanStep
 from tests.tuning.graph.passes.test_fusion import known
-from tuning.graph.passes.borders import planned_us, worth_their_borders
-from tuning.graph.passes.draft import IN_PLACE, PlanDraft
+from tuning.graph.passes.borders import worth_their_borders
+from tuning.graph.passes.draft import IN_PLACE, AssumedTimes, PlanDraft
 from tuning.graph.passes.kernels import best_kernels
 
 MIB_OF_ONE = TensorType(TensorProto.FLOAT, (1, 8, 128, 256))
@@ -47,6 +47,13 @@ def draft(
     nodes = {(at,): NodeProfile(1, us, us) for at, us in enumerate(left_us)}
     profile = ModelProfile("m1:x", "", "onnxruntime", 1, nodes, COSTS if costs else None)
     return best_kernels(PlanDraft.of_bodies(made, published, {(): 1.0}, profile=profile))
+
+
+def planned_us(made: PlanDraft) -> float:
+    """Of one run, ends with it: as a plan's time is predicted."""
+    plan = made.plan("t1:x", "s1:x")
+    assert plan.predicted_us is not None
+    return plan.predicted_us
 
 
 def test_kernels_are_weighed_against_what_onnx_runtime_takes_in_place() -> None:
@@ -96,8 +103,6 @@ def test_a_fused_kernel_is_one_and_what_is_channels_last_stays() -> None:
     assert not worth_their_borders(fused).chosen  # saves 150
     fused = replace(made, chosen={2: NodeChoice(by, 750.0, fused=(1, 2))})
     assert set(worth_their_borders(fused).chosen) == {2}
-    from tuning.graph.passes.draft import AssumedTimes
-
     laid = dict.fromkeys((1, 2), AssumedTimes(None, 500.0))
     kept = replace(made, chosen={2: NodeChoice(by, 850.0, fused=(1, 2))}, assumed=laid)
     assert set(worth_their_borders(kept).chosen) == {2}

@@ -1,0 +1,152 @@
+"""Kernels that do not pay for the cuts which they make in a model run in no plan. PURE.
+
+Where a kernel stands between nodes that ONNX Runtime runs, values that it would hold in blocks of channels
+are brought out of them and into them again, and one more part of the model is handed over to it. A kernel
+alone may save less than that, where several one after the other save more. Steps run in an order, so which of
+them pay together is decided along it: at each place between two nodes a cut costs what all values that are
+alive there do. A value that goes by several parts without being read there counts at each of them, which is
+more than it costs; so what is found, also with cheaper cuts, is told as a plan with the ends that it has, and
+the best of these, all kernels and none of them is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import accumulate
+
+from opatlas.graph.linked import NodeAt
+from opatlas.graph.profile import MIB, BorderCosts
+from opatlas.plan.borders import Borders
+from opatlas.plan.making import NodeChoice, PlannedGraph, needed_nodes, with_kernels
+from opatlas.plan.plan import ByFramework, ByKernel
+
+CHEAPER = (1.0, 0.5, 0.25)
+"""What a value that is alive at a cut counts, of what bringing it over costs."""
+
+
+def worth_their_cuts(
+    graph: PlannedGraph,
+    chosen: Mapping[NodeAt, NodeChoice],
+    left_us: Callable[[int], float],
+    borders: Borders,
+    costs: BorderCosts,
+    fixed: Collection[int] = (),
+) -> dict[NodeAt, NodeChoice]:
+    """Those of the kernels with which the whole takes least, in their order. ``left_us``: what ONNX Runtime
+    takes for a node in place; ``fixed``: kernels that stay, as those in bodies do."""
+    stays = {at for at in chosen if isinstance(at, tuple) or at in fixed}
+    if len(stays) == len(chosen):
+        return dict(chosen)
+    line = _Line(graph, chosen, left_us, borders, costs, stays)
+    ways = [frozenset(chosen), *(line.kept(share) for share in CHEAPER), frozenset(stays)]
+    best = min(
+        dict.fromkeys(ways),
+        key=lambda way: _us(graph, {at: chosen[at] for at in way}, left_us, borders, costs),
+    )
+    return {at: one for at, one in chosen.items() if at in best}
+
+
+def _us(
+    graph: PlannedGraph,
+    chosen: Mapping[NodeAt, NodeChoice],
+    left_us: Callable[[int], float],
+    borders: Borders,
+    costs: BorderCosts,
+) -> float:
+    """Of one run, but for what is in the bodies of branches and loops that run by themselves."""
+
+    def each() -> Iterator[float]:
+        for step in with_kernels(graph, chosen, "", "").steps:
+            if isinstance(step.by, ByKernel):
+                yield step.predicted_us or 0.0
+            elif isinstance(step.by, ByFramework):
+                yield costs.ends_us(borders.bytes_of(step))
+                yield from map(left_us, step.nodes)
+
+    return math.fsum(each())
+
+
+class _Line:
+    """Nodes in the order in which they run, a fused kernel at the place of its last."""
+
+    def __init__(
+        self,
+        graph: PlannedGraph,
+        chosen: Mapping[NodeAt, NodeChoice],
+        left_us: Callable[[int], float],
+        borders: Borders,
+        costs: BorderCosts,
+        stays: Collection[NodeAt],
+    ) -> None:
+        self._costs, self._stays = costs, stays
+        within = {node for one in chosen.values() for node in one.fused[:-1]}
+        order = [node for node in needed_nodes(graph) if node not in within]
+        # Who runs by itself for the sake of a kernel in it cuts as a kernel does.
+        self._must = {at[0] if isinstance(at, tuple) else at for at in stays}
+        self._gains = [
+            math.fsum(map(left_us, chosen[node].fused or (node,))) - chosen[node].median_us
+            if node in chosen
+            else None
+            for node in order
+        ]
+        self._order = order
+        self._alive = _alive(graph, order, chosen, borders)
+
+    def kept(self, share: float) -> frozenset[NodeAt]:
+        """Kernels with which the whole takes least along the line, where a value that is alive at a cut
+        counts such a share of what it costs."""
+        # Where the node that comes next is left, or runs by its kernel: the gain so far, and the kernels.
+        left: _Way = (-self._costs.handoff_us, None)
+        kernel: _Way = (0.0, None)
+        for at, node in enumerate(self._order):
+            before_left, before_kernel = left, kernel
+            if at:
+                cut_us = share * self._costs.us_per_mib * self._alive[at] / MIB
+                begun = (kernel[0] - cut_us - self._costs.handoff_us, kernel[1])
+                before_left = max(left, begun, key=_gain)
+                before_kernel = max(kernel, (left[0] - cut_us, left[1]), key=_gain)
+            gain = self._gains[at]
+            if node in self._must:
+                left, kernel = _NEVER, before_kernel
+            elif gain is None:
+                left, kernel = before_left, _NEVER
+            else:
+                left, kernel = before_left, (before_kernel[0] + gain, (node, before_kernel[1]))
+        found, link = set(self._stays), max(left, kernel, key=_gain)[1]
+        while link is not None:
+            found.add(link[0])
+            link = link[1]
+        return frozenset(found)
+
+
+_Chosen = tuple[int, "_Chosen"] | None
+"""A kernel that was taken, and those before it."""
+_Way = tuple[float, _Chosen]
+_NEVER: _Way = (-math.inf, None)
+
+
+def _gain(way: _Way) -> float:
+    return way[0]
+
+
+def _alive(
+    graph: PlannedGraph, order: list[int], chosen: Mapping[NodeAt, NodeChoice], borders: Borders
+) -> list[int]:
+    """Bytes in blocks that are made before each node of the line and read by it or later."""
+    place = {node: at for at, node in enumerate(order)}
+    place |= {
+        node: place[one.fused[-1]] for one in chosen.values() for node in one.fused if one.fused[-1] in place
+    }
+    made, last = dict[int, int](), dict[int, int]()
+    for node, at in place.items():
+        for value in graph.nodes[node].makes & borders.blocked.keys():
+            made[value] = at
+        for value in graph.nodes[node].reads & borders.blocked.keys():
+            last[value] = max(last.get(value, 0), at)
+    change = [0] * (len(order) + 1)
+    for value, at in made.items():
+        if (end := last.get(value, 0)) > at:
+            change[at + 1] += borders.blocked[value]
+            change[end + 1] -= borders.blocked[value]
+    return list(accumulate(change))[: len(order)]
