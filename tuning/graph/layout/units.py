@@ -97,8 +97,11 @@ class UnitsProblem:
     def chosen(self, runs: Iterable[RunUnit]) -> dict[str, int]:
         """These units, each so, and every other node by itself in row-major, as a choice in the problem."""
         found = dict.fromkeys((node.name for node in self.problem.nodes), 0)
-        for one in runs:
-            found |= {unique_name(at): self._runs[at].index(one) for at in one[0].paths if at in self._runs}
+        for unit, layout in runs:
+            for at in unit.paths:
+                if at in self._runs:  # no branch or loop
+                    every = [(one.nodes, way) for one, way in self._runs[at]]
+                    found[unique_name(at)] = every.index((unit.nodes, layout))
         return found
 
     def from_fewer(self, fewer: UnitsProblem, chosen: Mapping[str, int]) -> dict[str, int]:

@@ -121,7 +121,7 @@ def _questions(
     }  # the hoped ones, where they are in both
     for one in places.values():
         key, gain_us = units_in[one.body].asked(one)
-        if key not in draft.published:
+        if key not in draft.published and gain_us > 0:
             found.append(LayoutQuestion(key, one.nodes, gain_us, body=one.body))
     seen = set[str]()
     for placed in (reorder for choice in choices for reorder in choice.costs.reorders):
