@@ -12,13 +12,18 @@ from opatlas.graph.typed_nodes import TypedNodes
 from opatlas.identity import Operator
 from opatlas.identity.cost import describe
 from tuning.fusions import placed_operators
-from tuning.graph.layout.forms import LayoutForm, forms_of, transpose
+from tuning.graph.layout.forms import KnownForms, LayoutForm, MadeForms, forms_of, transpose
 from tuning.graph.layout.names import NHWC, ROW_MAJOR
 from tuning.graph.layout.problem import ReorderOf
 from tuning.graph.passes.draft import KnownOperator, LayoutQuestion, PlanDraft
 from tuning.models import Stage
 from tuning.plan_odds import CHANNELS_LAST, AnsweredQuestion
 from tuning.queue import rates
+
+MOST_KEPT = 4096
+"""Forms that a process keeps, as it keeps fused operators."""
+
+_kept: KnownForms = {}
 
 
 @dataclass(frozen=True)
@@ -37,13 +42,15 @@ def with_forms(
     known: Mapping[str, Operator],
     published: Callable[[Sequence[str]], Mapping[str, KnownOperator]],
 ) -> tuple[PlanDraft, dict[str, Operator]]:
-    """The draft with what its units, and those of its bodies, are channels-last and what reorders their
-    values, as far as both are known; and the operators of all of these by their keys. ``known``: the model's
-    operators by key; ``published``: what the catalogue has."""
-    forms, reorders = dict[BodyPath, list[LayoutForm]](), dict[ReorderOf, Operator]()
+    """The draft with what its nodes, and those of its bodies, are channels-last, by themselves and as the
+    draft might fuse them, and what reorders their values, as far as both are known; and the operators of all
+    of these by their keys. ``known``: the model's operators by key; ``published``: what the catalogue has."""
+    if len(_kept) > MOST_KEPT:
+        _kept.clear()
+    forms, reorders, made = dict[BodyPath, list[LayoutForm]](), dict[ReorderOf, Operator](), MadeForms(_kept)
     for body, one in draft.everywhere():
         model = TypedNodes.of_structure(one.structure)
-        forms[body] = forms_of(model, _units(one), placed_operators(one.structure, known))
+        forms[body] = forms_of(model, _units(one), placed_operators(one.structure, known), made)
         reorders |= _reorders(forms[body], model)
     operators = {one.placed.operator.key: one.placed.operator for some in forms.values() for one in some}
     operators |= {operator.key: operator for operator in reorders.values()}
@@ -54,11 +61,11 @@ def with_forms(
 
 
 def _units(draft: PlanDraft) -> list[tuple[int, ...]]:
-    """As the passes before have made them."""
-    units = [one.fused or (last,) for last, one in draft.chosen.items()]
-    units += draft.groups.values()
-    inner = {node for unit in units for node in unit}
-    return sorted([*units, *((node,) for node in range(len(draft.structure.nodes)) if node not in inner)])
+    """Each node by itself, then what is fused now, then what might be: small ones first, of which more are
+    made within the bound."""
+    single = [(node,) for node in range(len(draft.structure.nodes))]
+    every = sorted((one.nodes for one in draft.fusions), key=len)
+    return list(dict.fromkeys([*single, *draft.units.values(), *every]))
 
 
 def _reorders(forms: Iterable[LayoutForm], model: TypedNodes) -> dict[ReorderOf, Operator]:

@@ -79,7 +79,7 @@ def choose_fusions(
             gain_us = total - max(*parts, option.least_us)
             if gain_us > 0:
                 questions.append(FusionQuestion(at, gain_us))
-        elif option.fused_us * (1 + margin) < total:
+        elif takes_less(option.fused_us, total, margin):
             gains[at] = total - option.fused_us
     nodes_of = {at: options[at].nodes for at in gains}
     chosen, most_us, exact = list[int](), 0.0, True
@@ -92,6 +92,11 @@ def choose_fusions(
     questions.sort(key=lambda one: (-one.gain_us, options[one.option].nodes))
     gain_us = math.fsum(gains[at] for at in chosen)
     return ChosenFusions(tuple(chosen), gain_us, gain_us if exact else most_us, exact, tuple(questions))
+
+
+def takes_less(fused_us: float, parts_us: float, margin: float = MARGIN) -> bool:
+    """Than its parts in sum, by more than what is no difference."""
+    return fused_us * (1 + margin) < parts_us
 
 
 def _conflicting(nodes_of: Mapping[int, Collection[int]]) -> list[list[int]]:

@@ -82,11 +82,14 @@ class _Tables:
         node = self._problem.nodes[reader]
         read = node.reads[place]
         runs = self._problem.least_on_the_way(read)
-        costs = [
-            [_times(runs, self._reorder(read.value, one, other)) for other in _wanted(node, place)]
-            for one in made
-        ]
-        self._add([maker, reader], np.array(costs))
+        by_made, by_wanted = _places(made), _places(_wanted(node, place))
+        costs = np.full((len(made), len(node.options)), math.inf)
+        for (one, other), cost in self._problem.values[read.value].reorders.items():
+            if one in by_made and other in by_wanted:
+                costs[np.ix_(by_made[one], by_wanted[other])] = runs * cost.us
+        for one in by_made.keys() & by_wanted.keys():
+            costs[np.ix_(by_made[one], by_wanted[one])] = 0.0
+        self._add([maker, reader], costs)
 
     def _add_shared(self, value: str, maker: int, made: list[str], readers: list[tuple[int, int]]) -> None:
         """Of a value that several read: for each layout that one could want, and each body on the way to who
@@ -96,10 +99,12 @@ class _Tables:
         for target in dict.fromkeys(layout for _, _, wanted in reads for layout in wanted):
             able = [(at, read, wanted) for at, read, wanted in reads if target in wanted]
             cost = [self._reorder(value, one, target) for one in made]
-            places = self._placed(maker, cost, outer, [read for _, read, _ in able])
             has_it = np.array([one == target for one in made])
+            can_be_brought = any(us < math.inf for us, has in zip(cost, has_it, strict=True) if not has)
+            on_ways = [read for _, read, _ in able] if can_be_brought else []
+            places = self._placed(maker, cost, outer, on_ways)
             for at, read, wanted in able:
-                path = [places[body] for body in on_the_way(outer, read.body)]
+                path = [places[body] for body in on_the_way(outer, read.body) if places]
                 lacks = np.array([one == target for one in wanted])[None, :] & ~has_it[:, None]
                 costs = np.zeros((*lacks.shape, *[2] * len(path)))
                 costs[(lacks, *[0] * len(path))] = math.inf
@@ -127,6 +132,13 @@ class _Tables:
 def _wanted(node: LayoutNode, place: int) -> list[str]:
     """By option."""
     return [option.inputs[place] for option in node.options]
+
+
+def _places(layouts: Sequence[str]) -> dict[str, list[int]]:
+    found = dict[str, list[int]]()
+    for at, layout in enumerate(layouts):
+        found.setdefault(layout, []).append(at)
+    return found
 
 
 def _times(runs: float, us: float) -> float:

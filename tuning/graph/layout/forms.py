@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from opatlas.errors import InvalidOperator
 from opatlas.graph.fused import PlacedOperator, fused
-from opatlas.graph.fusion.candidates import LocalValues, shape_of
+from opatlas.graph.fusion.candidates import LocalValues, PartsShape, shape_of
 from opatlas.graph.laid_out import TO_NHWC
 from opatlas.graph.typed_nodes import RANK, TypedNodes
 from opatlas.graph.types import TensorType
@@ -32,6 +33,8 @@ SENSITIVE = (
 )
 """Types of which it matters how a picture lies, or that stand between such: of anything else channels-last is
 not looked up."""
+MOST_MADE = 4_096
+"""Nodes of all forms of several nodes that differ and are made for one model, its bodies included."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,55 @@ class LayoutForm:
     parts: tuple[PlacedOperator, ...] = ()
 
 
+class FormShape(NamedTuple):
+    """Nodes' operators and how these hang together, what they read turned and what they make: the same in any
+    place of any model."""
+
+    parts: PartsShape
+    turned: tuple[int, ...]
+    output: int
+    by_element: bool
+
+
+KnownForms = dict[FormShape, LayoutForm | None]
+"""None where there is none."""
+
+
+class MadeForms:
+    """Forms of one model and its bodies. ``known``: those that were made before, for whichever model; its own
+    are put there too. So many are made as if none had been, or a plan would depend on the plans before."""
+
+    def __init__(self, known: KnownForms | None = None) -> None:
+        self.known = {} if known is None else known
+        self._mine = set[FormShape]()
+        self._left = MOST_MADE
+
+    def of(self, parts: Sequence[PlacedOperator], what: FormShape) -> LayoutForm | None:
+        """By the numbers that ``what`` has. None too for several nodes where :data:`MOST_MADE` were made."""
+        if what not in self._mine and len(parts) > 1:
+            if len(parts) > self._left:
+                return None
+            self._left -= len(parts)
+        self._mine.add(what)
+        if what not in self.known:
+            here = [
+                PlacedOperator(part.operator, tensors, outputs)
+                for part, (_, tensors, outputs) in zip(parts, what.parts, strict=True)
+            ]
+            self.known[what] = _made(here, what.turned, what.output, what.by_element)
+        return self.known[what]
+
+
 def forms_of(
-    model: TypedNodes, units: Iterable[tuple[int, ...]], placed: Mapping[int, PlacedOperator]
+    model: TypedNodes,
+    units: Iterable[tuple[int, ...]],
+    placed: Mapping[int, PlacedOperator],
+    made_before: MadeForms | None = None,
 ) -> list[LayoutForm]:
-    """Of those units that can run channels-last. ``placed``: the operators of nodes."""
-    found, known = list[LayoutForm](), dict[object, LayoutForm | None]()
+    """Of those units that can run channels-last. ``placed``: the operators of nodes. Units that differ in
+    their place alone are made once, in another body of the model too where that says what was
+    ``made_before``."""
+    found, every = list[LayoutForm](), made_before or MadeForms()
     for unit in units:
         if model.misfit(unit) or not placed.keys() >= set(unit):
             continue
@@ -64,14 +111,8 @@ def forms_of(
         ):
             continue  # a structure from anywhere may contradict its operators
         shape = shape_of(parts, local)
-        if shape not in known:
-            here = [
-                PlacedOperator(part.operator, tensors, outputs)
-                for part, (_, tensors, outputs) in zip(parts, shape, strict=True)
-            ]
-            output = local.of([model.output_of(unit)])[0]
-            known[shape] = _made(here, local.of(turned), output, by_element)
-        if (one := known[shape]) is not None:
+        output = local.of([model.output_of(unit)])[0]
+        if (one := every.of(parts, FormShape(shape, local.of(turned), output, by_element))) is not None:
             own = tuple(_back(part, local) for part in one.parts)
             found.append(LayoutForm(unit, _back(one.placed, local), local.back(one.turned), own))
     return found

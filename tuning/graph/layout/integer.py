@@ -108,15 +108,18 @@ class _Program:
         reorders = self._problem.values[read.value].reorders
         runs = self._problem.least_on_the_way(read)
         flows: dict[tuple[str, str], int] = {}
-        for pair in itertools.product(leaving, arriving):
-            if pair[0] == pair[1]:
-                flows[pair] = self._column(0.0)
-            elif (cost := reorders.get(pair)) is not None:
+        for layout in leaving:
+            if layout in arriving:
+                flows[layout, layout] = self._column(0.0)
+        for pair, cost in reorders.items():
+            if pair[0] in leaving and pair[1] in arriving:
                 flows[pair] = self._column(runs * cost.us)
         for side, ends in enumerate((leaving, arriving)):
+            passing = defaultdict[str, list[tuple[int, float]]](list)
+            for pair, one in flows.items():
+                passing[pair[side]].append((one, 1.0))
             for layout, columns in ends.items():
-                passing = [(one, 1.0) for pair, one in flows.items() if pair[side] == layout]
-                self._row([*passing, *((one, -1.0) for one in columns)], 0.0, 0.0)
+                self._row([*passing[layout], *((one, -1.0) for one in columns)], 0.0, 0.0)
 
     def _share(
         self,
@@ -130,10 +133,9 @@ class _Program:
         value = self._problem.values[read.value]
         for target, columns in arriving.items():
             row = [(one, -1.0) for one in columns] + [(one, 1.0) for one in leaving.get(target, ())]
-            for source, body in itertools.product(leaving, on_the_way(value.body, read.body)):
-                cost = value.reorders.get((source, target))
-                if source == target or cost is None:
-                    continue
+            known = [(one, cost) for (one, to), cost in value.reorders.items() if to == target]
+            there = [(one, cost) for one, cost in known if one in leaving]
+            for (source, cost), body in itertools.product(there, on_the_way(value.body, read.body)):
                 copy = (source, target, body)
                 if copy not in copies:
                     copies[copy] = self._column(self._problem.counts[body] * cost.us)

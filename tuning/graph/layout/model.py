@@ -7,7 +7,7 @@ Conditions and counts are in any layout too. Weights are packed once and never r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from opatlas.graph.profile import ModelProfile
 from opatlas.graph.typed_nodes import HandedValue, TypedBody, TypedNodes
 from opatlas.graph.types import TensorType
 from tuning.graph.layout.counts import control_flow, expected_counts
-from tuning.graph.layout.names import ANY, ROW_MAJOR, misfit, settled
+from tuning.graph.layout.names import ANY, ROW_MAJOR, is_inside, misfit, settled
 from tuning.graph.layout.problem import (
     InvalidLayouts,
     LayoutNode,
@@ -84,17 +84,12 @@ def layouts_of(
     return made.layouts(expected_counts(control_flow(model), profile))
 
 
-def layouts_of_units(
-    model: TypedNodes,
-    units: Mapping[NodePath, tuple[int, ...]],
-    tables: Tables,
-    reorders: KnownReorders,
-    counts: Mapping[BodyPath, float],
+def layouts_of_needed(
+    model: TypedNodes, tables: Tables, reorders: KnownReorders, counts: Mapping[BodyPath, float]
 ) -> LayoutProblem:
-    """The same where several nodes may run as one: ``units`` has the nodes of each, which read and make what
-    they do together, under its last; of nodes that are in none nothing is needed. What comes and goes is
-    row-major."""
-    made = _Assembly(tables, reorders, units)
+    """The same of those nodes alone that a table is of: of the others nothing is needed. What comes and goes
+    is row-major."""
+    made = _Assembly(tables, reorders, tables.keys())
     ends = (_ends(what, map(str, numbers), numbers, {}) for what, numbers in _numbers(model))
     made.add_model(model, *ends)
     return made.layouts(counts).problem
@@ -133,7 +128,7 @@ def _numbers(model: TypedNodes) -> list[tuple[str, tuple[int, ...]]]:
 class _Assembly:
     tables: Tables
     reorders: KnownReorders
-    units: Mapping[NodePath, tuple[int, ...]] | None = None  # each node by itself unless given
+    needed: Collection[NodePath] | None = None  # all of them unless given
     nodes: list[LayoutNode] = field(default_factory=list)
     bodies: dict[str, BodyPath] = field(default_factory=dict)  # where each value is made
     kinds: dict[str, TensorType | None] = field(default_factory=dict)
@@ -149,6 +144,7 @@ class _Assembly:
             for options in self.tables.values()
             for option in options
             for layout in (*option.inputs, *option.outputs)
+            if not is_inside(layout)
         )
         self._layouts = list(dict.fromkeys([ROW_MAJOR, *map(settled, sides)]))
 
@@ -197,21 +193,20 @@ class _Assembly:
         """``scope``: names of values by their numbers in this graph; constants have none."""
         for number in range(len(model.nodes)):
             at = (*body, number)
-            nodes = (number,) if self.units is None else self.units.get(at, ())
-            if not nodes:
+            if self.needed is not None and at not in self.needed:
                 continue
             if number not in model.bodies:
-                self._operator(model, nodes, at, scope)
+                self._operator(model, at, scope)
             elif model.types[number] == "If":
                 self._branch(model, at, scope)
             else:
                 self._loop(model, at, scope)
 
-    def _operator(self, model: TypedNodes, unit: Sequence[int], at: NodePath, scope: dict[int, str]) -> None:
+    def _operator(self, model: TypedNodes, at: NodePath, scope: dict[int, str]) -> None:
         self.seen.add(at)
-        reads = _reads(scope, read_of(model, unit), at[:-1])
-        made = model.nodes[unit[-1]].outputs
-        makes = [self._define(model, at[:-1], scope, one) for one in made if one != LEFT_OUT]
+        node = model.nodes[at[-1]]
+        reads = _reads(scope, (*node.inputs, *node.captured), at[:-1])
+        makes = [self._define(model, at[:-1], scope, one) for one in node.outputs if one != LEFT_OUT]
         options = self._options(at, reads, makes)
         self.nodes.append(LayoutNode(unique_name(at), at[:-1], tuple(reads), tuple(makes), tuple(options)))
 
@@ -330,13 +325,6 @@ class _Assembly:
     def _check(model: TypedNodes, end: _End) -> None:
         if reason := misfit(end.layout, model.type_of(end.number)):
             raise InvalidLayouts(f"{end.said} cannot be in it: {reason}.")
-
-
-def read_of(model: TypedNodes, unit: Sequence[int]) -> list[int]:
-    """What a unit's nodes read of what they do not make, as often as they do; LEFT_OUT and constants too."""
-    within = frozenset().union(*(model.nodes[node].makes for node in unit))
-    values = (value for node in unit for value in (*model.nodes[node].inputs, *model.nodes[node].captured))
-    return [value for value in values if value not in within]
 
 
 def _captured(body: TypedBody, scope: Mapping[int, str]) -> dict[int, str]:

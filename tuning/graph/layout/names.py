@@ -17,8 +17,19 @@ NHWC = "NHWC"
 """The one layout beside it in which plans run operators."""
 ANY = "any"
 """Of a model's output that whoever takes it takes in every layout."""
+_INSIDE = "inside "
 _ORDERS = ("NCW", "NCHW", "NCDHW", "OIW", "OIHW", "OIDHW")
 _NAME = re.compile(r"([A-Z]+?)(?:(\d+)([a-z]))?")
+
+
+def inside(unit: int, layout: str) -> str:
+    """How a value lies that never leaves one operator of several nodes, which runs in a layout: there is no
+    reorder from it or into it, so either all nodes of the unit run so, or none does."""
+    return f"{_INSIDE}{unit} {layout}"
+
+
+def is_inside(layout: str) -> bool:
+    return layout.startswith(_INSIDE)
 
 
 def settled(layout: str) -> str:
@@ -29,7 +40,7 @@ def settled(layout: str) -> str:
 def misfit(layout: str, kind: TensorType | None) -> str:
     """Why a tensor cannot be in a layout, in words; empty where it can. ``kind``: None where its shape is
     only known when the model runs, or it is no tensor."""
-    if layout == ROW_MAJOR:
+    if layout == ROW_MAJOR or is_inside(layout):
         return ""
     if kind is None:
         return f"{layout} needs a tensor whose shape is known"

@@ -3,6 +3,11 @@
 A value is made in one layout and read in others; where they differ a reorder stands between, once for each
 layout that it is wanted in and not once for each reader, in whichever body on the way to its readers runs
 least often.
+
+Nodes that may run as one operator have an option for each such operator that they could be part of, in each
+of its layouts: what they hand to one another lies *inside* it then (``names.inside``), which no reorder makes
+of anything else. So who is part of one takes all of it with it, and operators that share nodes exclude each
+other, without a word of that in the solvers.
 """
 
 from __future__ import annotations

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from opatlas.errors import OpatlasError
 from tuning.graph.layout.costing import LayoutCosts, costs_of
 from tuning.graph.layout.elimination import by_elimination
 from tuning.graph.layout.integer import by_integer_program
-from tuning.graph.layout.problem import InvalidLayouts, LayoutNode, LayoutProblem
+from tuning.graph.layout.names import is_inside
+from tuning.graph.layout.problem import InvalidLayouts, LayoutNode, LayoutOption, LayoutProblem
 
 LIMIT_S = 1.5
 """Of the integer program: planning has two seconds for 2,000 operators, and the rest of it needs some too."""
 ELIMINATION, PROGRAM, UNIFORM = "dynamic programming", "integer programming", "one layout for all"
+AT_HAND = "a choice of parts of it"
 SLACK = 1e-6
 """By which part two sums of the same numbers may differ."""
 
@@ -30,9 +32,14 @@ class LayoutSolution:
     gap: float
 
 
-def solve(problem: LayoutProblem, seconds: float = LIMIT_S) -> LayoutSolution:
+def solve(
+    problem: LayoutProblem,
+    seconds: float = LIMIT_S,
+    at_hand: Callable[[], Iterable[Mapping[str, int]]] = tuple,
+) -> LayoutSolution:
     """The choice that costs least in all. ``seconds``: for the integer program, where dynamic programming
-    does not do; after them the best that was found is given, with its gap.
+    does not do; after them the best that was found is given, with its gap, or one that was ``at_hand`` before
+    if that is as good.
 
     Raises :class:`InvalidLayouts` where no choice of layouts fits together, for want of reorders, or none was
     found in time.
@@ -43,15 +50,18 @@ def solve(problem: LayoutProblem, seconds: float = LIMIT_S) -> LayoutSolution:
         if math.isinf(said_us):
             raise InvalidLayouts("No choice of layouts fits together: reorders between them are not known.")
         return _held(problem, LayoutSolution(chosen, costs_of(problem, chosen), ELIMINATION, 0.0), said_us)
-    return _by_program(problem, seconds)
+    return _by_program(problem, seconds, at_hand())
 
 
-def _by_program(problem: LayoutProblem, seconds: float) -> LayoutSolution:
+def _by_program(
+    problem: LayoutProblem, seconds: float, at_hand: Iterable[Mapping[str, int]]
+) -> LayoutSolution:
     result = by_integer_program(problem, seconds)
     if result.is_infeasible:
         raise InvalidLayouts("No choice of layouts fits together: reorders between them are not known.")
     bound_us = max(result.bound_us, _least_of_nodes(problem))
-    candidates = [(UNIFORM, one) for one in _uniform(problem)]
+    candidates: list[tuple[str, Mapping[str, int]]] = [(AT_HAND, one) for one in at_hand]
+    candidates += [(UNIFORM, one) for one in _uniform(problem)]
     if result.chosen is not None:
         candidates.insert(0, (PROGRAM, result.chosen))
     solutions = []
@@ -84,17 +94,23 @@ def _least_of_nodes(problem: LayoutProblem) -> float:
 
 
 def _uniform(problem: LayoutProblem) -> Iterator[dict[str, int]]:
-    """One layout for all, as far as each node has it: what is left if the program finds nothing in time."""
-    options = [option for node in problem.nodes for option in node.options]
-    for layout in dict.fromkeys(one for option in options for one in (*option.inputs, *option.outputs)):
+    """One layout for all, as far as each node by itself has it: what is left if the program finds nothing in
+    time."""
+    sides = (one for node in problem.nodes for option in node.options for one in _sides(option))
+    for layout in dict.fromkeys(one for one in sides if not is_inside(one)):
         yield {node.name: _nearest(node, layout) for node in problem.nodes}
 
 
 def _nearest(node: LayoutNode, layout: str) -> int:
     """The node's option that has this layout on most sides; of several the cheapest."""
 
-    def worth(at: int) -> tuple[int, float]:
+    def worth(at: int) -> tuple[bool, int, float]:
         option = node.options[at]
-        return -[*option.inputs, *option.outputs].count(layout), option.cost.us
+        sides = _sides(option)
+        return any(map(is_inside, sides)), -sides.count(layout), option.cost.us
 
     return min(range(len(node.options)), key=worth)
+
+
+def _sides(option: LayoutOption) -> tuple[str, ...]:
+    return (*option.inputs, *option.outputs)

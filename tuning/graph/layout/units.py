@@ -1,11 +1,10 @@
-"""Units of a model, of its bodies too, as a problem of layouts: each in row-major or, where it can,
-channels-last. PURE. What is told by layout is what a unit reads or makes channels-last; everything else is as
-it is."""
+"""Units of a model, of its bodies too, as a problem of layouts: which of them run, in row-major or, where
+they can, channels-last. PURE. What is told by layout is what a unit reads or makes channels-last; everything
+else is as it is."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opatlas.graph.channels_last import ChannelsLast
@@ -13,17 +12,19 @@ from opatlas.graph.linked import LEFT_OUT, BodyPath, NodeAt, NodePath, unique_na
 from opatlas.graph.typed_nodes import TypedNodes
 from tuning.graph.layout.costing import PlacedReorder
 from tuning.graph.layout.counts import control_flow
-from tuning.graph.layout.model import handed_name, layouts_of_units, read_of
-from tuning.graph.layout.names import NHWC, ROW_MAJOR
-from tuning.graph.layout.problem import LayoutOption, LayoutProblem, MarkedCost
+from tuning.graph.layout.model import FREE, handed_name, layouts_of_needed
+from tuning.graph.layout.names import NHWC, ROW_MAJOR, inside
+from tuning.graph.layout.problem import LayoutOption, MarkedCost
 from tuning.graph.layout.reorders import ReorderCosts
 from tuning.graph.layout.solving import LayoutSolution
 
 
 @dataclass(frozen=True)
 class LayoutUnit:
-    """Nodes of ``body`` that run as one operator. ``us``: as they run now, None where that is not known;
-    ``nhwc``: what they take channels-last, reading ``turned`` so, None where nobody can."""
+    """Nodes of ``body`` that may run as one operator: one by itself, or several of which each but the last
+    makes only what the others read. ``us``: in row-major; of a node by itself None where that is not known,
+    of several None where they are not to run so. ``nhwc``: what they take channels-last, reading ``turned``
+    so, None where nobody can."""
 
     nodes: tuple[int, ...]
     us: float | None
@@ -32,60 +33,109 @@ class LayoutUnit:
     body: BodyPath = ()
 
     @property
-    def at(self) -> NodePath:
-        """Where its last node is, under which it stands in a problem."""
-        return (*self.body, self.nodes[-1])
+    def paths(self) -> list[NodePath]:
+        """Where its nodes are."""
+        return [(*self.body, node) for node in self.nodes]
+
+    @property
+    def ways(self) -> list[tuple[str, MarkedCost]]:
+        """In which layouts it can run, and what it takes so."""
+        found = list[tuple[str, MarkedCost]]()
+        if self.us is not None or len(self.nodes) == 1:
+            found.append((ROW_MAJOR, MarkedCost(self.us or 0.0)))
+        if self.nhwc is not None:
+            found.append((NHWC, self.nhwc))
+        return found
 
 
-def problem_of(
-    model: TypedNodes, units: Sequence[LayoutUnit], reorders: ReorderCosts, counts: Mapping[BodyPath, float]
-) -> LayoutProblem:
-    """Values are named by where they are made and their numbers there. ``counts``: how often each body
-    runs."""
-    tables = {unit.at: _options(model.within(unit.body), unit) for unit in units}
-    return layouts_of_units(model, {unit.at: unit.nodes for unit in units}, tables, reorders, counts)
+RunUnit = tuple[LayoutUnit, str]
+"""A unit that runs, and in which layout."""
 
 
-def _options(model: TypedNodes, unit: LayoutUnit) -> list[LayoutOption]:
-    read = [one for one in read_of(model, unit.nodes) if one != LEFT_OUT and not model.is_constant(one)]
-    made = len(model.nodes[unit.nodes[-1]].makes)
-    options = [LayoutOption((ROW_MAJOR,) * len(read), (ROW_MAJOR,) * made, MarkedCost(unit.us or 0.0))]
-    if unit.nhwc is not None:
-        inputs = tuple(NHWC if one in unit.turned else ROW_MAJOR for one in read)
-        options.append(LayoutOption(inputs, (NHWC,) * made, unit.nhwc))
-    return options
+class UnitsProblem:
+    """``units``: each node that is needed by itself, and those of several nodes, which may share nodes; of
+    what costs the same the first is taken. ``counts``: how often each body runs. Values are named by where
+    they are made and their numbers there."""
 
+    def __init__(
+        self,
+        model: TypedNodes,
+        units: Sequence[LayoutUnit],
+        reorders: ReorderCosts,
+        counts: Mapping[BodyPath, float],
+    ) -> None:
+        self._model = model
+        tables = dict[NodePath, list[LayoutOption]]()
+        self._runs = dict[NodePath, list[RunUnit]]()  # by node, what each of its options is part of
+        for number, unit in enumerate(units):
+            for layout, cost in unit.ways:
+                for at, option in zip(unit.paths, self._options(unit, number, layout, cost), strict=True):
+                    tables.setdefault(at, []).append(option)
+                    self._runs.setdefault(at, []).append((unit, layout))
+        self.problem = layouts_of_needed(model, tables, reorders, counts)
+        options = {node.name: len(node.options) for node in self.problem.nodes}
+        self._runs = {at: runs for at, runs in self._runs.items() if unique_name(at) in options}
+        assert all(options[unique_name(at)] == len(runs) for at, runs in self._runs.items())  # none is unfit
 
-def all_row_major_us(problem: LayoutProblem) -> float:
-    """Of one run. The first option of each is row-major, which needs no reorder."""
-    return math.fsum(problem.counts[node.body] * node.options[0].cost.us for node in problem.nodes)
+    def _options(
+        self, unit: LayoutUnit, number: int, layout: str, cost: MarkedCost
+    ) -> Iterable[LayoutOption]:
+        """Of each of its nodes; the last is where its time counts."""
+        model, within = self._model.within(unit.body), inside(number, layout)
+        made = frozenset().union(*(model.nodes[node].makes for node in unit.nodes))
+        turned = frozenset(unit.turned) if layout == NHWC else frozenset[int]()
+        for at in unit.nodes:
+            node, is_last = model.nodes[at], at == unit.nodes[-1]
+            inputs = tuple(
+                within if value in made else NHWC if value in turned else ROW_MAJOR
+                for value in (*node.inputs, *node.captured)
+                if value != LEFT_OUT and not model.is_constant(value)
+            )
+            outputs = (layout if is_last else within,) * len(node.makes)
+            yield LayoutOption(inputs, outputs, cost if is_last else FREE)
 
+    def chosen(self, runs: Iterable[RunUnit]) -> dict[str, int]:
+        """These units, each so, and every other node by itself in row-major, as a choice in the problem."""
+        found = dict.fromkeys((node.name for node in self.problem.nodes), 0)
+        for unit, layout in runs:
+            for at in unit.paths:
+                if at in self._runs:  # no branch or loop
+                    every = [(one.nodes, way) for one, way in self._runs[at]]
+                    found[unique_name(at)] = every.index((unit.nodes, layout))
+        return found
 
-def is_laid_out(solution: LayoutSolution, unit: LayoutUnit) -> bool:
-    """Whether it runs channels-last there."""
-    return unit.nhwc is not None and solution.chosen[unique_name(unit.at)] == 1
+    def from_fewer(self, fewer: UnitsProblem, chosen: Mapping[str, int]) -> dict[str, int]:
+        """A choice in a problem of some of the same units, as one in this; what branches and loops hand on as
+        it was."""
+        nodes = {unique_name(at) for at in self._runs}
+        rest = {name: number for name, number in chosen.items() if name not in nodes}
+        return self.chosen(fewer.runs(chosen)) | rest
 
+    def runs(self, chosen: Mapping[str, int]) -> list[RunUnit]:
+        """Which units run by a choice, in the order of their last nodes, and in which layout each."""
+        found = list[RunUnit]()
+        for at, runs in self._runs.items():
+            unit, layout = runs[chosen[unique_name(at)]]
+            if unit.paths[-1] == at:
+                found.append((unit, layout))
+        return found
 
-def chosen_layouts(
-    model: TypedNodes, problem: LayoutProblem, solution: LayoutSolution, units: Sequence[LayoutUnit]
-) -> ChannelsLast:
-    """What a solution comes to in the model."""
-    chosen = [one for one in units if is_laid_out(solution, one)]
-    options = {node.name: node.options[solution.chosen[node.name]] for node in problem.nodes}
-    handed = set[NodePath]()
-    for flow in control_flow(model):
-        for place in range(len(model.within(flow.at[:-1]).handed(flow.at[-1]))):
-            option = options.get(handed_name(flow.at, place))  # what nobody wants is in no problem
-            if option is not None and NHWC in (*option.inputs, *option.outputs):
-                handed.add((*flow.at, place))
-    brought = {path for one in solution.costs.reorders if (path := _brought(model, one)) is not None}
-    return ChannelsLast(
-        tuple(tuple(map(_node_at, (_paths(one)))) for one in chosen), frozenset(handed), frozenset(brought)
-    )
-
-
-def _paths(unit: LayoutUnit) -> list[NodePath]:
-    return [(*unit.body, node) for node in unit.nodes]
+    def channels_last(self, solution: LayoutSolution) -> ChannelsLast:
+        """What a solution comes to in the model."""
+        model, units = self._model, [
+            unit for unit, layout in self.runs(solution.chosen) if layout == NHWC
+        ]  # fmt: skip
+        options = {node.name: node.options[solution.chosen[node.name]] for node in self.problem.nodes}
+        handed = set[NodePath]()
+        for flow in control_flow(model):
+            for place in range(len(model.within(flow.at[:-1]).handed(flow.at[-1]))):
+                option = options.get(handed_name(flow.at, place))  # what nobody wants is in no problem
+                if option is not None and NHWC in (*option.inputs, *option.outputs):
+                    handed.add((*flow.at, place))
+        brought = {path for one in solution.costs.reorders if (path := _brought(model, one)) is not None}
+        return ChannelsLast(
+            tuple(tuple(map(_node_at, unit.paths)) for unit in units), frozenset(handed), frozenset(brought)
+        )
 
 
 def _node_at(path: NodePath) -> NodeAt:

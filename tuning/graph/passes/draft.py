@@ -68,6 +68,18 @@ class KnownOperator:
         Runtime's is not known."""
         return self.default_us if self.onnxruntime_us is None else self.onnxruntime_us
 
+    @property
+    def in_plan_us(self) -> float | None:
+        """By its kernel or by ONNX Runtime, whoever takes less; None where neither is known."""
+        times = (self.kernel.median_us if self.kernel is not None else None, self.onnxruntime_us)
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its kernel does not take less than ONNX Runtime, or there is none."""
+        theirs = self.onnxruntime_us
+        return self.kernel is None or (theirs is not None and theirs <= self.kernel.median_us)
+
 
 @dataclass(frozen=True)
 class AssumedTimes:
@@ -112,7 +124,8 @@ class ChosenLayouts:
 
 @dataclass(frozen=True)
 class PlanDraft:
-    """``published`` by operator key; ``chosen`` kernels by node, a fused one under its last node.
+    """``published`` by operator key; ``chosen`` kernels by node, a fused one under its last node; ``apart``:
+    kernels of nodes in whose place a fused operator runs.
     ``together``: what nodes that are left to ONNX Runtime as one operator take, under their last; the others
     of them take nothing; ``groups`` has these nodes, under their last. ``fusions``: what may be fused;
     ``questions``: those of them that nothing is published of, by their numbers, those first that might save
@@ -128,6 +141,7 @@ class PlanDraft:
     structure: ModelStructure
     published: Mapping[str, KnownOperator]
     chosen: Mapping[int, NodeChoice] = field(default_factory=dict)
+    apart: Mapping[int, NodeChoice] = field(default_factory=dict)
     together: Mapping[int, float] = field(default_factory=dict)
     fusions: tuple[FusionCandidate, ...] = ()
     questions: tuple[FusionQuestion, ...] = ()
@@ -192,14 +206,54 @@ class PlanDraft:
         """Of one node where it is left to ONNX Runtime; None where something is not published."""
         if (node, 0) in self.bodies:
             return self._inner_us(node, lambda draft, one: draft.left_us(one))
-        if node in self.together:
-            return self.together[node]
+        return self.together[node] if node in self.together else self.left_apart_us(node)
+
+    def left_apart_us(self, node: int) -> float | None:
+        """The same, whether it is left to ONNX Runtime with others now or not; of no branch or loop."""
         if node in self.assumed:
             return self.assumed[node].left_us
         if node in self.in_place:
             return self.in_place[node]
         found = self.published.get(self.structure.nodes[node].operator)
         return found.left_us if found is not None else None
+
+    @cached_property
+    def fusion_of(self) -> dict[tuple[int, ...], FusionCandidate]:
+        """By nodes."""
+        return {one.nodes: one for one in self.fusions}
+
+    def known_fused(self, nodes: tuple[int, ...]) -> KnownOperator | None:
+        """Several nodes as one operator in row-major, chosen or not."""
+        candidate = self.fusion_of.get(nodes)
+        return self.published.get(candidate.placed.operator.key) if candidate is not None else None
+
+    def fused_us(self, nodes: tuple[int, ...]) -> float | None:
+        known = self.known_fused(nodes)
+        return known.in_plan_us if known is not None else None
+
+    def row_major_us(self, nodes: tuple[int, ...]) -> float | None:
+        """The least that these nodes take in row-major, each by itself or as one operator; None where the
+        former is not known."""
+        parts = [self.apart_us(node) for node in nodes]
+        times = (_sum(parts), self.fused_us(nodes))
+        return min((time for time in times if time is not None), default=None) if None not in parts else None
+
+    @property
+    def units(self) -> dict[int, tuple[int, ...]]:
+        """Nodes that run as one operator now, by their last."""
+        return {one.fused[-1]: one.fused for one in self.chosen.values() if one.fused} | dict(self.groups)
+
+    @property
+    def kernels_apart(self) -> dict[int, NodeChoice]:
+        """Kernels as they would be chosen if nothing were fused."""
+        return {at: one for at, one in self.chosen.items() if not one.fused} | dict(self.apart)
+
+    def apart_us(self, node: int) -> float | None:
+        """Of one node by itself, whether it is fused now or not: by its kernel, else left to ONNX Runtime."""
+        kernel = self.apart.get(node, self.chosen.get(node))
+        if kernel is not None and not kernel.fused:
+            return kernel.median_us
+        return self.left_us(node) if (node, 0) in self.bodies else self.left_apart_us(node)
 
     def ends_us(self, step: PlanStep) -> float:
         """What a region's ends cost, as far as somebody measured what they do."""

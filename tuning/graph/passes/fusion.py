@@ -26,32 +26,35 @@ def fused_where_faster(draft: PlanDraft) -> PlanDraft:
     Runtime, to which its nodes are left then. What is not published takes no part, and becomes one of the
     draft's ``questions``."""
     parts_us = {
-        node: time
-        for node in range(len(draft.structure.nodes))
-        if (time := draft.chosen[node].median_us if node in draft.chosen else draft.left_us(node)) is not None
+        node: time for node in range(len(draft.structure.nodes)) if (time := draft.apart_us(node)) is not None
     }
     options = [
-        FusionOption(one.nodes, _fused_us(draft, one), _least_us(draft, one.nodes, parts_us))
+        FusionOption(one.nodes, draft.fused_us(one.nodes), _least_us(draft, one.nodes, parts_us))
         for one in draft.fusions
     ]
     found = choose_fusions(options, parts_us)
-    chosen, together, groups = dict(draft.chosen), dict(draft.together), dict(draft.groups)
-    for at in found.chosen:
-        one = draft.fusions[at]
-        for node in one.nodes:
-            chosen.pop(node, None)
-        if _is_left(draft, one):
-            together |= dict.fromkeys(one.nodes, 0.0) | {one.nodes[-1]: options[at].fused_us or 0.0}
-            groups[one.nodes[-1]] = one.nodes
-            continue
-        chosen[one.nodes[-1]] = _choice(draft, one, math.fsum(parts_us[node] for node in one.nodes))
-    flow = DataFlow.of_structure(draft.structure)
-    assert flow.runs_in_some_order(draft.fusions[at].nodes for at in found.chosen)  # docs/g2.md: always
     unknown = [one for one in found.questions if _is_unknown(draft, draft.fusions[one.option])]
-    return replace(
-        draft, chosen=chosen, together=together, groups=groups, questions=tuple(unknown),
-        ratios=_ratios(draft, options, parts_us),
-    )  # fmt: skip
+    ratios = _ratios(draft, options, parts_us)
+    chosen = fused_as(draft, [draft.fusions[at] for at in found.chosen])
+    return replace(chosen, questions=tuple(unknown), ratios=ratios)
+
+
+def fused_as(draft: PlanDraft, candidates: Sequence[FusionCandidate]) -> PlanDraft:
+    """A draft in which these run as one operator each, in place of those that did before; all of their times
+    are known."""
+    chosen, apart = draft.kernels_apart, dict[int, NodeChoice]()
+    together, groups = dict[int, float](), dict[int, tuple[int, ...]]()
+    for one in candidates:
+        parts_us = math.fsum(draft.apart_us(node) or 0.0 for node in one.nodes)
+        apart |= {node: chosen.pop(node) for node in one.nodes if node in chosen}
+        if draft.published[one.placed.operator.key].is_left:
+            together |= dict.fromkeys(one.nodes, 0.0) | {one.nodes[-1]: draft.fused_us(one.nodes) or 0.0}
+            groups[one.nodes[-1]] = one.nodes
+        else:
+            chosen[one.nodes[-1]] = _choice(draft, one, parts_us)
+    flow = DataFlow.of_structure(draft.structure)
+    assert flow.runs_in_some_order(one.nodes for one in candidates)  # docs/g2.md: always
+    return replace(draft, chosen=chosen, apart=apart, together=together, groups=groups)
 
 
 def _ratios(
@@ -81,22 +84,6 @@ def heavy_nodes(draft: PlanDraft, nodes: Sequence[int]) -> list[int]:
 def _kernel_us(draft: PlanDraft, node: int) -> float | None:
     known = draft.published.get(draft.structure.nodes[node].operator)
     return known.kernel.median_us if known is not None and known.kernel is not None else None
-
-
-def _fused_us(draft: PlanDraft, one: FusionCandidate) -> float | None:
-    """By its kernel or by ONNX Runtime, whoever takes less; None where neither is known."""
-    known = draft.published.get(one.placed.operator.key)
-    if known is None:
-        return None
-    times = (known.kernel.median_us if known.kernel is not None else None, known.onnxruntime_us)
-    return min((time for time in times if time is not None), default=None)
-
-
-def _is_left(draft: PlanDraft, one: FusionCandidate) -> bool:
-    """Whether ONNX Runtime does it in the least time."""
-    known = draft.published[one.placed.operator.key]
-    kernel, theirs = known.kernel, known.onnxruntime_us
-    return kernel is None or (theirs is not None and theirs <= kernel.median_us)
 
 
 def _is_unknown(draft: PlanDraft, one: FusionCandidate) -> bool:

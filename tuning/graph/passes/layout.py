@@ -1,8 +1,9 @@
-"""The pass of requirement G3: units run channels-last where that takes less in all, reorders counted. PURE.
+"""The pass of requirement G3: operators run channels-last where that takes less in all, reorders counted.
+PURE.
 
-Units are the operators as the passes before have made them, those of branches and loops with them. The model
-is rewritten to its laid-out form (:mod:`opatlas.graph.laid_out`): units that follow one another hand their
-values on channels-last, through the ends of bodies too.
+After the pass ``fusion``, what is fused is chosen again, at once with the layouts: nodes may be fused in one
+layout and not in the other. The model is rewritten to its laid-out form (:mod:`opatlas.graph.laid_out`):
+units that follow one another hand their values on channels-last, through the ends of bodies too.
 """
 
 from __future__ import annotations
@@ -11,128 +12,73 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from opatlas.graph.channels_last import NOTHING
 from opatlas.graph.laid_out import laid_out_form
 from opatlas.graph.linked import BodyPath
 from opatlas.graph.typed_nodes import TypedNodes
 from opatlas.noise import MARGIN
-from opatlas.plan.making import needed_nodes
-from tuning.graph.layout.forms import LayoutForm
-from tuning.graph.layout.problem import MarkedCost, ReorderOf
+from tuning.graph.layout.costing import costs_of
+from tuning.graph.layout.names import NHWC, ROW_MAJOR
+from tuning.graph.layout.problem import ReorderOf
 from tuning.graph.layout.reorders import ReorderCosts
 from tuning.graph.layout.solving import LayoutSolution, solve
-from tuning.graph.layout.units import (
-    LayoutUnit,
-    all_row_major_us,
-    chosen_layouts,
-    is_laid_out,
-    problem_of,
-)
-from tuning.graph.passes.draft import ChosenLayouts, KnownOperator, LayoutQuestion, PlanDraft
+from tuning.graph.layout.units import LayoutUnit, RunUnit, UnitsProblem
+from tuning.graph.passes.alternatives import PlanUnits
+from tuning.graph.passes.draft import ChosenLayouts, LayoutQuestion, PlanDraft
+from tuning.graph.passes.fusion import fused_as
 from tuning.graph.passes.relaying import RelaidDraft
 
 
 def laid_out_where_faster(draft: PlanDraft) -> PlanDraft:
-    """A draft in which those of its ``forms``, and of its bodies', run channels-last that make the whole
-    cheapest, by published times and by how often each body runs; what is not published takes no part, and is
-    a question where it could change the choice. Reorders and operators that go by element are estimated until
-    they are published, and said to be."""
+    """A draft in which those of its ``fusions`` run as one operator, and those of its ``forms`` do so
+    channels-last, that make the whole cheapest, its bodies with it, by published times and by how often each
+    body runs; what is not published takes no part, and is a question where it could change the choice.
+    Reorders and operators that go by element are estimated until they are published, and said to be."""
     model = TypedNodes.of_structure(draft.structure)
     reorders = ReorderCosts(_reorder_times(draft))
-    known, hoped = list[LayoutUnit](), list[LayoutUnit]()
-    counts = dict[BodyPath, float]()
-    for body, one in draft.everywhere():
-        counts[body] = one.runs
-        here, at_best = _units(one, body)
-        known += here
-        hoped += at_best
-    problem = problem_of(model, known, reorders, counts)
-    solution = solve(problem)
-    row_us = solution_us = solution.costs.total_us
-    nhwc = chosen_layouts(model, problem, solution, known)
-    if nhwc.units:
-        row_us = all_row_major_us(problem)
-        changed_us = (counts[one.body] * (one.us or 0.0) for one in known if is_laid_out(solution, one))
-        if row_us - solution_us <= MARGIN * math.fsum(changed_us):
-            nhwc, solution_us = NOTHING, row_us
-    best = solve(problem_of(model, hoped, reorders, counts))
-    questions, ratios = _questions(draft, model, hoped, best, solution), _ratios(draft)
+    units = [PlanUnits(one, body) for body, one in draft.everywhere()]
+    counts = {one.body: one.draft.runs for one in units}
+
+    def problem_of(some: Sequence[Sequence[LayoutUnit]]) -> UnitsProblem:
+        return UnitsProblem(model, [one for each in some for one in each], reorders, counts)
+
+    joint = problem_of([one.known for one in units])
+    own = [run for one in units for run in one.own]
+    as_it_is = joint.chosen(own)
+
+    def one_after_the_other() -> list[Mapping[str, int]]:
+        """The layouts of what is fused already."""
+        fewer = problem_of([one.unless_fused for one in units])
+        return [as_it_is, joint.from_fewer(fewer, solve(fewer.problem).chosen)]
+
+    solution = solve(joint.problem, at_hand=one_after_the_other)
+    hoped = problem_of([one.hoped for one in units])
+    best = solve(hoped.problem, at_hand=lambda: [hoped.chosen(own)])
+    runs = joint.runs(solution.chosen)
+    wanted = [unit for unit, layout in (*hoped.runs(best.chosen), *runs) if layout == NHWC]
+    questions = _questions(draft, model, units, wanted, (solution, best))
+    row_us = costs_of(joint.problem, as_it_is).total_us
+    found = ChosenLayouts(0, 0, row_us, row_us, 0.0, solution.gap, questions, _ratios(draft))
+    if row_us - solution.costs.total_us <= MARGIN * _changed_us(own, runs, counts):
+        return replace(draft, layouts=found)
+    found = replace(found, us=solution.costs.total_us, estimated_us=solution.costs.estimated_us)
+    row_major = {(unit.body, unit.nodes) for unit, layout in runs if layout == ROW_MAJOR}
+    draft = draft.each(
+        lambda body, one: fused_as(one, [some for some in one.fusions if (body, some.nodes) in row_major])
+    )
+    nhwc = joint.channels_last(solution)
     if not nhwc.units:
-        none = ChosenLayouts(0, 0, row_us, row_us, 0.0, solution.gap, questions, ratios)
-        return replace(draft, layouts=none)
+        return replace(draft, layouts=found)
     form = laid_out_form(model, nhwc)
-    found = ChosenLayouts(
-        len(nhwc.units), form.reorder_count, row_us, solution_us, solution.costs.estimated_us, solution.gap,
-        questions, ratios,
-    )  # fmt: skip
+    found = replace(found, units=len(nhwc.units), reorders=form.reorder_count)
     return replace(RelaidDraft(draft, model, form, nhwc, reorders).made(), layouts=found)
 
 
-def _units(draft: PlanDraft, body: BodyPath) -> tuple[list[LayoutUnit], list[LayoutUnit]]:
-    """What is needed of the model, or of a body, by the operators that the draft has; and the same as the
-    best that could be: what is not published channels-last takes nothing so."""
-    forms = {one.nodes: one for one in draft.forms}
-    needed = needed_nodes(draft.structure)
-    units = {one.fused[-1]: one.fused for one in draft.chosen.values() if one.fused} | dict(draft.groups)
-    inner = {node for unit in units.values() for node in unit[:-1]}
-    known, hoped = list[LayoutUnit](), list[LayoutUnit]()
-    for node in needed:
-        if node in inner:
-            continue
-        nodes = units.get(node, (node,))
-        us = _unit_us(draft, nodes)
-        one = LayoutUnit(nodes, us, body=body)
-        form = forms.get(nodes)
-        if form is None or us is None:
-            known.append(one)
-            hoped.append(one)
-            continue
-        cost = _nhwc_cost(draft, form)
-        known.append(replace(one, turned=form.turned, nhwc=cost))
-        if form.placed.operator.key not in draft.published:
-            cost = MarkedCost(us if form.parts else 0.0, True)  # by element no less than now
-        hoped.append(replace(one, turned=form.turned, nhwc=cost))
-    return known, hoped
-
-
-def _unit_us(draft: PlanDraft, nodes: tuple[int, ...]) -> float | None:
-    """As the draft has it; None where nothing is known."""
-    if nodes[-1] in draft.chosen:
-        return draft.chosen[nodes[-1]].median_us
-    times = [draft.left_us(node) for node in nodes]
-    known = [time for time in times if time is not None]
-    return math.fsum(known) if len(known) == len(times) else None
-
-
-def _nhwc_cost(draft: PlanDraft, form: LayoutForm) -> MarkedCost | None:
-    """None where it is not known, or nobody who runs in a plan has it."""
-    known = draft.published.get(form.placed.operator.key)
-    if known is not None:
-        us = in_plan_us(known)
-        return None if us is None else MarkedCost(us)
-    if not form.parts:
-        return None
-    times = [draft.left_us(node) for node in form.nodes]
-    return MarkedCost(math.fsum(time for time in times if time is not None), True)
-
-
-def in_plan_us(known: KnownOperator) -> float | None:
-    """By its kernel or by ONNX Runtime, whoever takes less."""
-    times = (known.kernel.median_us if known.kernel is not None else None, known.onnxruntime_us)
-    return min((time for time in times if time is not None), default=None)
-
-
-def _ratios(draft: PlanDraft) -> dict[str, float | None]:
-    """Of units whose channels-last operator is published and whose own time is known; each once."""
-    found = dict[str, float | None]()
-    for _, one in draft.everywhere():
-        for form in one.forms:
-            key, us = form.placed.operator.key, _unit_us(one, form.nodes)
-            if (known := draft.published.get(key)) is None or key in found or not us:
-                continue
-            nhwc_us = in_plan_us(known)
-            found[key] = us / nhwc_us if nhwc_us else None
-    return found
+def _changed_us(own: Sequence[RunUnit], runs: Sequence[RunUnit], counts: Mapping[BodyPath, float]) -> float:
+    """What those units take now of which nodes would run otherwise."""
+    changed = {at for unit, _ in {*runs} - {*own} for at in unit.paths}
+    return math.fsum(
+        counts[unit.body] * (unit.us or 0.0) for unit, _ in own if not changed.isdisjoint(unit.paths)
+    )
 
 
 def _reorder_times(draft: PlanDraft) -> Mapping[ReorderOf, float]:
@@ -140,37 +86,49 @@ def _reorder_times(draft: PlanDraft) -> Mapping[ReorderOf, float]:
     found = dict[ReorderOf, float]()
     for reorder, key in draft.reorders.items():
         if (known := draft.published.get(key)) is not None:
-            us = in_plan_us(known)
+            us = known.in_plan_us
             found[reorder] = known.default_us if us is None else us
+    return found
+
+
+def _ratios(draft: PlanDraft) -> dict[str, float | None]:
+    """Of units whose channels-last operator is published and whose time in row-major is known; each once."""
+    found = dict[str, float | None]()
+    for _, one in draft.everywhere():
+        for form in one.forms:
+            key = form.placed.operator.key
+            if (known := draft.published.get(key)) is None or key in found:
+                continue
+            if us := one.row_major_us(form.nodes):
+                nhwc_us = known.in_plan_us
+                found[key] = us / nhwc_us if nhwc_us else None
     return found
 
 
 def _questions(
     draft: PlanDraft,
     model: TypedNodes,
-    hoped: Sequence[LayoutUnit],
-    best: LayoutSolution,
-    now: LayoutSolution,
+    units: Sequence[PlanUnits],
+    wanted: Sequence[LayoutUnit],
+    choices: Sequence[LayoutSolution],
 ) -> tuple[LayoutQuestion, ...]:
-    """What would run channels-last if it took nothing so, by what it takes now: who would not even then is
-    never asked for. And reorders that either choice makes and nobody has measured, by what they are said to
-    take."""
-    drafts = dict(draft.everywhere())
-    forms = {(body, form.nodes): form for body, one in drafts.items() for form in one.forms}
-    found = list[LayoutQuestion]()
-    for one in hoped:
-        if one.nhwc is None or not is_laid_out(best, one):
-            continue
-        key = forms[one.body, one.nodes].placed.operator.key
-        if key not in draft.published:
-            us = drafts[one.body].runs * (one.us or 0.0)
-            found.append(LayoutQuestion(key, one.nodes, us, body=one.body))
+    """Of what is ``wanted`` channels-last by the choice now, or by that if all took as little so as can be
+    hoped: who would not run so even then is never asked for. And reorders that either makes. What is known
+    is none."""
+    found, units_in = list[LayoutQuestion](), {one.body: one for one in units}
+    places = {
+        (one.body, one.nodes): one for one in reversed(wanted)
+    }  # the hoped ones, where they are in both
+    for one in places.values():
+        key, gain_us = units_in[one.body].asked(one)
+        if key not in draft.published and gain_us > 0:
+            found.append(LayoutQuestion(key, one.nodes, gain_us, body=one.body))
     seen = set[str]()
-    for placed in (*now.costs.reorders, *best.costs.reorders):
+    for placed in (reorder for choice in choices for reorder in choice.costs.reorders):
         *made_in, number = map(int, placed.value.split("/"))
         kind = model.within(tuple(made_in)).type_of(number)
         key = draft.reorders.get((kind, placed.source, placed.target), "") if kind is not None else ""
         if placed.is_estimate and kind is not None and key and key not in seen:
             seen.add(key)
             found.append(LayoutQuestion(key, (), placed.us, (kind, placed.source, placed.target)))
-    return tuple(sorted(found, key=lambda one: -one.gain_us))
+    return tuple(sorted(found, key=lambda one: (-one.gain_us, one.body, one.nodes)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -53,7 +52,7 @@ class RelaidDraft:
         for node, laid in enumerate(self._form.nodes):
             self._relay_bodies(node, laid)
         return replace(
-            self._draft, structure=replace(self._structure(), nhwc=self._nhwc), chosen=self._chosen,
+            self._draft, apart={}, structure=replace(self._structure(), nhwc=self._nhwc), chosen=self._chosen,
             together=self._together, groups=self._groups, assumed=self._assumed, bodies=self._bodies,
             in_place={self._form.node[at]: us for at, us in self._draft.in_place.items()},
         )  # fmt: skip
@@ -94,20 +93,22 @@ class RelaidDraft:
 
     def _lay_out(self, one: LayoutForm, nodes: tuple[int, ...]) -> None:
         """By its kernel, or left to ONNX Runtime, whoever takes less."""
-        known = self._draft.published.get(one.placed.operator.key)
         for node in nodes:
             self._assumed[node] = self._assumed_in(node)
-        if known is None:  # by element, as in row-major
+        known = self._draft.published.get(one.placed.operator.key)
+        if known is None and len(nodes) == 1:  # by element, as in row-major
             return
-        kernel, theirs = known.kernel, known.onnxruntime_us
-        if kernel is None or (theirs is not None and theirs <= kernel.median_us):
-            assert theirs is not None  # else it had no time
-            self._together |= dict.fromkeys(nodes, 0.0) | {nodes[-1]: theirs}
+        if known is None or known.is_left:  # several by element: as ONNX Runtime does them in row-major
+            left = known or self._draft.known_fused(one.nodes)
+            assert left is not None and left.onnxruntime_us is not None  # else it had no time
+            self._together |= dict.fromkeys(nodes, 0.0) | {nodes[-1]: left.onnxruntime_us}
             self._groups[nodes[-1]] = nodes
             return
+        kernel = known.kernel
+        assert kernel is not None  # or it were left
         tensors = tuple(self._number(value, value in one.turned) for value in one.placed.tensors)
         by = ByKernel(one.placed.operator.key, kernel.artifact, tensors, kernel.said)
-        over = (Alternative(IN_ROW_MAJOR, self._row_us(one)),)
+        over = (Alternative(IN_ROW_MAJOR, self._draft.row_major_us(one.nodes) or 0.0),)
         fused = nodes if len(nodes) > 1 else ()
         self._chosen[nodes[-1]] = NodeChoice(by, kernel.median_us, over, fused)
 
@@ -117,11 +118,6 @@ class RelaidDraft:
         if origin == LEFT_OUT:
             return AssumedTimes(0.0, 0.0)
         return AssumedTimes(self._draft.default_us(origin), self._draft.left_us(origin), is_estimate=True)
-
-    def _row_us(self, one: LayoutForm) -> float:
-        if (choice := self._draft.chosen.get(one.nodes[-1])) is not None:
-            return choice.median_us
-        return math.fsum(self._draft.left_us(node) or 0.0 for node in one.nodes)
 
     def _reorder(self, node: int) -> None:
         laid = self._form.nodes[node]
