@@ -44,12 +44,12 @@ import numpy as np
 from bench.conf import conf
 from bench.contest.home import set_up
 from bench.graph.plans import BenchModel, ModelPlans
-from bench.graph.reference import error_of, in_float64
 from bench.models import bounds, read_models
 from bench.models.frameworks import COLUMNS, Run, users
 from bench.record import FOLDER, BenchRecord
 from opatlas.errors import OpatlasError, first_line
 from opatlas.identity import default_setting, detect_target
+from opatlas.plan.exactness import error_of, in_float64
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.plan import KERNEL_KINDS
 

@@ -19,6 +19,7 @@ from opatlas.noise import MARGIN
 from opatlas.plan.closeness import is_close
 from opatlas.plan.compiling import compile_ahead
 from opatlas.plan.cuts import worth_their_cuts
+from opatlas.plan.exactness import in_float64_if_possible, why_inexact
 from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
 from opatlas.plan.line_up import TimedInTurns, line_up
@@ -47,12 +48,14 @@ Fewer = Callable[[int], Mapping[NodeAt, NodeChoice]]
 @dataclass(frozen=True)
 class Chosen:
     """What runs, and who was tried: the default framework first. ``refused``: frameworks that took no part,
-    and why; ``of_given``: which of the standings are the given plan's, in one stream or several."""
+    and why; ``of_given``: which of the standings are the given plan's, in one stream or several;
+    ``inexact``: that it errs more than it may, and so took no part."""
 
     executor: Executor
     standings: tuple[TimedInTurns, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
     of_given: frozenset[str] = frozenset()
+    inexact: str = ""
 
     @property
     def plan(self) -> ModelPlan:
@@ -108,6 +111,7 @@ def choose(
         tuple(replace(one, predicted_us=told[name]) for name, one in standings.items()),
         contest.refused,
         frozenset(contest.of_given),
+        contest.inexact,
     )
 
 
@@ -132,6 +136,7 @@ class _Contest:
         self.executors = {WHOLE: default}
         self.refused: dict[str, str] = {}
         self.of_given: set[str] = set()
+        self.inexact = ""
 
     def add_frameworks(self, frameworks: Sequence[str], threads: int, loading_s: float) -> None:
         """The whole model in each that takes it, within so many seconds in all."""
@@ -184,8 +189,11 @@ class _Contest:
             self.add(predicted(plan, known))
 
     def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
-        """As it is and, if it is of one stream, in several, where enough of it can overlap."""
+        """As it is and, if it is of one stream, in several, where enough of it can overlap; unless it errs
+        more than it may, as far as PyTorch can tell."""
         self.add(given)
+        if self._is_inexact(given, threads):
+            return
         self.of_given.add(said_of(given))
         streams = self._stream_counts(threads) if given.stream_count == 1 else []
         if not streams or given.nhwc or (found := self._profiled(threads)) is None:
@@ -194,6 +202,18 @@ class _Contest:
         for plan in self._all_in_streams(streams, threads, kernels_in(given), times, fewer):
             self.add(predicted(plan, known))
             self.of_given.add(said_of(plan))
+
+    def _is_inexact(self, given: ModelPlan, threads: int) -> bool:
+        """Whether it is, and takes no part any more."""
+        executor = self.executors.get(said_of(given))
+        if executor is None or not given.kernels:
+            return False
+        if (exact := in_float64_if_possible(self._graph, self._feed, threads)) is not None:
+            self.inexact = why_inexact(executor.run(self._feed), self._expected, exact)
+        if self.inexact:
+            log.warning("A plan of %s takes no part: %s", said_of(given), self.inexact)
+            self.executors.pop(said_of(given)).close()
+        return bool(self.inexact)
 
     def _stream_counts(self, threads: int) -> list[int]:
         is_wide = could_pay(self._graph, self._default_us)

@@ -29,7 +29,7 @@ Form = TypeVar("Form", bound=ModelGraph)
 
 
 class OtherForms:
-    """Of one model, verified over ``example``, else over random inputs."""
+    """Of one model (``graph``), verified over ``example``, else over random inputs."""
 
     def __init__(
         self,
@@ -38,26 +38,26 @@ class OtherForms:
         example: Mapping[str, np.ndarray] | None,
         threads: int,
     ) -> None:
-        self._graph, self._dims, self._example, self._threads = graph, dims, example, threads
+        self.graph, self._dims, self._example, self._threads = graph, dims, example, threads
         self._simpler: ModelGraph | NotSimplified | None = None
 
     def folded(self) -> ModelGraph:
         """The simpler form of a model with normalisations that are folded into what they follow there: its
         operators are fewer then, and those of many models. Any other model is as it is, and so is one whose
         simpler form is not verified."""
-        if not _has_foldable(self._graph):
-            return self._graph
+        if not _has_foldable(self.graph):
+            return self.graph
         try:
             return self.simpler()
         except OpatlasError as error:
             log.info("The model is planned as it is: %s", error)
-            return self._graph
+            return self.graph
 
     def simpler(self) -> ModelGraph:
         """As :func:`simplified_graph` says, made once: it and its verification take a second or more."""
         if self._simpler is None:
             try:
-                self._simpler = simplified_graph(self._graph, self._dims, self._feed(), self._threads)
+                self._simpler = simplified_graph(self.graph, self._dims, self._feed(), self._threads)
             except NotSimplified as error:
                 self._simpler = error
         if isinstance(self._simpler, NotSimplified):
@@ -73,7 +73,7 @@ class OtherForms:
         return profile_in_place(graph, self._feed(), self._threads)
 
     def _feed(self) -> Mapping[str, np.ndarray]:
-        return self._example or random_inputs(self._graph)
+        return self._example or random_inputs(self.graph)
 
 
 def _has_foldable(graph: ModelGraph) -> bool:

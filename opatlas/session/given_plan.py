@@ -74,16 +74,22 @@ class GivenPlan:
 
 
 def given_plan(
-    given: Any, graph: ModelGraph, place: tuple[str, str], client: Client, forms: OtherForms
+    given: Any,
+    graph: ModelGraph,
+    place: tuple[str, str],
+    client: Client,
+    forms: OtherForms,
+    most_error: float | None = None,
 ) -> GivenPlan | None:
     """What a caller gives (:func:`read_given`); with True what the service gives for the asking, None where
-    it gives nothing, which is logged; with nothing, None."""
+    it gives nothing, which is logged; with nothing, None. ``most_error``: it is asked for kernels that err at
+    most so many times as much as ONNX Runtime."""
     if given is None or given is False:
         return None
     if given is not True:
         return read_given(given, graph, place, client, forms)
     try:
-        return asked_plan(graph, place, client, forms)
+        return asked_plan(graph, place, client, forms, most_error)
     except OpatlasError as error:
         log.warning("There is no plan of the service: %s", error)
         return None
@@ -130,7 +136,13 @@ def _simpler_if_meant(plan: ModelPlan, graph: ModelGraph, forms: OtherForms) -> 
     return found if found.key == plan.model else graph
 
 
-def asked_plan(graph: ModelGraph, place: tuple[str, str], client: Client, forms: OtherForms) -> GivenPlan:
+def asked_plan(
+    graph: ModelGraph,
+    place: tuple[str, str],
+    client: Client,
+    forms: OtherForms,
+    most_error: float | None = None,
+) -> GivenPlan:
     """The service's plan of the model's simpler form (of the model itself where it has none): operators that
     it has never seen are told to it first, and fused ones that might save most become misses. Kernels are
     weighed against what ONNX Runtime takes for their nodes where they stand, branches and loops by how often
@@ -145,6 +157,8 @@ def asked_plan(graph: ModelGraph, place: tuple[str, str], client: Client, forms:
     client.lookup_all([found.operator for found, _ in graph.operators().values()])
     asked: dict[str, Any] = {"fusions": ASKED_FUSIONS, "layouts": ASKED_LAYOUTS}
     asked["profile"] = forms.profiled(graph).to_json()
+    if most_error is not None:
+        asked["most_error"] = most_error
     # By ``original`` the plan is found from the model's page.
     answer = made_by_service(client, structure_of(graph), PASSES, **asked, original=original)
     return read_given(answer, graph, place, client, forms)

@@ -21,12 +21,13 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.plan.choosing import choose, said_of
 from opatlas.plan.engines import Engines
+from opatlas.plan.exactness import MOST_ERROR
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
 from opatlas.session.forms import OtherForms
-from opatlas.session.given_plan import fused_operators, given_plan
+from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
 from opatlas.session.io_binding import (
     PROVIDER,
     IOBinding,
@@ -109,17 +110,28 @@ class Session:
         self.place = (self._client.target.key, setting.key)
         self._ask_at = time.monotonic() + ASK_S
         self._frameworks = tried_frameworks(conf().frameworks if frameworks is None else frameworks)
-        forms = OtherForms(self.graph, dims, example, self.threads)
-        self._given = given_plan(plan, self.graph, self.place, self._client, forms)
-        if self._given is not None:
-            self.graph, own = self._given.graph, []
-            fused = fused_operators(self._given.plan, self._given.running)
+        self._forms, self._otherwise = OtherForms(self.graph, dims, example, self.threads), _otherwise
+        self._look_up(given_plan(plan, self.graph, self.place, self._client, self._forms), fusions)
+        self._sharing = Sharing(self.threads, self._on_threads)
+        self._example, self._try_s, self._most_fusions = example, try_s, fusions
+        self._runs_given = False  # the plan that it was given, in one stream or several
+        self.standings: tuple[TimedInTurns, ...] = ()
+        self.refused: Mapping[str, str] = {}
+        remembered = self._remembered() if self._given is None else None
+        self._executor = remembered or self._chosen(asks=plan is True)
+
+    def _look_up(self, given: GivenPlan | None, fusions: int) -> None:
+        """The operators of the model in the form in which it runs, and fused ones."""
+        self._given = given
+        if given is not None:
+            self.graph, own = given.graph, []
+            fused = fused_operators(given.plan, given.running)
         else:
             if fusions > 0:
-                self.graph = forms.folded()
+                self.graph = self._forms.folded()
             own = own_fusions(self.graph, fusions)
             fused = {one.placed.operator.key: one.placed.operator for one in own}
-        self._kernels = KernelsByThreads(self._client, self.graph, fused, _otherwise)
+        self._kernels = KernelsByThreads(self._client, self.graph, fused, self._otherwise)
         self.kernels = self._kernels.own
         self.kernels.look_up()
         self.known = self.kernels.count
@@ -127,13 +139,6 @@ class Session:
         self._kept = KeptChoice(
             self._client.store, self.graph, self.place, self._frameworks, self._kernels, self._fused
         )
-        self._sharing = Sharing(self.threads, self._on_threads)
-        self._example, self._try_s, self._most_fusions = example, try_s, fusions
-        self._runs_given = False  # the plan that it was given, in one stream or several
-        self.standings: tuple[TimedInTurns, ...] = ()
-        self.refused: Mapping[str, str] = {}
-        remembered = self._remembered() if self._given is None else None
-        self._executor = remembered or self._chosen()
 
     @property
     def plan(self) -> ModelPlan:
@@ -320,9 +325,10 @@ class Session:
             log.warning("A plan that was kept for the model is chosen anew: %s", error)
             return None
 
-    def _chosen(self) -> Executor:
+    def _chosen(self, asks: bool = False) -> Executor:
         """What is fastest with the caller's example, which must fit, else with random values, if the model
-        takes them."""
+        takes them. ``asks``: the plan was asked for; where it errs more than it may, one of exact kernels is
+        asked for in its place."""
         try:
             feed = self._example if self._example is not None else self.example()
             chosen = choose(
@@ -336,6 +342,12 @@ class Session:
                 raise
             log.warning("No plan is tried: random inputs do not fit the model (%s). Give an example.", error)
             return self._build(whole(self.graph, *self.place))
+        if chosen.inexact and asks:
+            exact = given_plan(True, self._forms.graph, self.place, self._client, self._forms, MOST_ERROR)
+            if exact is not None:
+                chosen.executor.close()
+                self._look_up(exact, self._most_fusions)
+                return self._chosen()
         self.standings, self.refused = chosen.standings, chosen.refused
         if self._given is None:
             self._kept.keep(chosen.plan, chosen.standings)

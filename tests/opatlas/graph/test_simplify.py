@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import helper
 
-from bench.graph.reference import error_of, in_float64
 from opatlas.graph.fused import operator_of
 from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.simplify import NotSimplified, simplified
+from opatlas.plan.exactness import error_of, in_float64
 from opatlas.session import forms
 from opatlas.session.forms import simplified_graph
 from tests.opatlas.plan.graphs import RandomModel

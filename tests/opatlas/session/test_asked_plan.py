@@ -93,6 +93,29 @@ def test_the_service_weighs_kernels_against_onnx_runtime_in_place(
             assert_same(session.run(None, FEED), wanted(roundabout(), FEED))
 
 
+def test_a_plan_that_errs_too_much_gives_way_to_one_of_exact_kernels(
+    publish_add: Any,
+    job: Any,
+    kernels_win: None,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By a hundred thousandth, which is close enough to be no other result."""
+    from catalog.models import StoredPlan
+    from tuning.planning import kept_plan
+
+    publish_add(source=ADD.replace("x[i] + y[i]", "1.00001f * (x[i] + y[i])"))
+    client = job(accepts={"kinds": ["c-abi"]})
+    with opatlas.Session(roundabout(), client=client, plan=True, frameworks=()) as session:
+        assert "times as much as ONNX Runtime against float64, and at most 2 times is allowed" in caplog.text
+        first, second = (kept_plan(one).plan for one in StoredPlan.objects.order_by("pk"))
+        assert len(first.kernels) == 2 and not second.kernels
+        assert session.plan_number == StoredPlan.objects.latest("pk").pk and not session.plan.kernels
+        assert_same(session.run(None, FEED), wanted(roundabout(), FEED))
+    # A plan that is handed over is not asked for again.
+    with opatlas.Session(roundabout(), client=client, plan=first, frameworks=()) as session:
+        assert not session.plan.kernels and StoredPlan.objects.count() == 2
+
+
 def test_how_a_run_by_the_plan_went_is_told_and_found_from_the_models_page(
     publish_add: Any,
     job: Any,

@@ -1,4 +1,4 @@
-"""What a model gives in float64, by PyTorch: what errors are told by."""
+"""What a model gives in float64, by PyTorch: what errors are told by, and how inexact a plan may be."""
 
 from __future__ import annotations
 
@@ -9,16 +9,50 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from opatlas.errors import LoadError
 from opatlas.graph.normal import ModelGraph
-from opatlas.plan.regions import ModelPart, open_region
+from opatlas.graph.weights import weight_bytes
+from opatlas.memory import lacking
+from opatlas.plan.regions import ModelPart, is_installed, open_region
+
+MOST_ERROR = 2.0
+"""A plan of the service errs at most so many times as much as ONNX Runtime does."""
+ROUNDING = 2.0**-23
+"""Of the largest value: so exact is always exact enough."""
+_COPIES = 6
+"""Of the weights in float32 that making them wide, and loading them, takes."""
 
 
-def in_float64(graph: ModelGraph, feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def in_float64_if_possible(
+    graph: ModelGraph, feed: Mapping[str, np.ndarray], threads: int
+) -> list[np.ndarray] | None:
+    """As :func:`in_float64`; None where PyTorch is not installed, cannot express the model, or has too little
+    memory for it."""
+    if not is_installed("pytorch") or lacking(_COPIES * weight_bytes(graph.model)):
+        return None
+    try:
+        return in_float64(graph, feed, threads)
+    except LoadError:
+        return None
+
+
+def why_inexact(
+    found: Sequence[np.ndarray], default: Sequence[np.ndarray], exact: Sequence[np.ndarray]
+) -> str:
+    """That a plan errs more than it may beside the default, in words; nothing where it does not."""
+    mine, theirs = error_of(found, exact), error_of(default, exact)
+    if mine <= max(MOST_ERROR * theirs, ROUNDING):
+        return ""
+    times = f"{mine / theirs:.1f} times as much as ONNX Runtime" if theirs else "where ONNX Runtime does not"
+    return f"it errs {times} against float64, and at most {MOST_ERROR:g} times is allowed"
+
+
+def in_float64(graph: ModelGraph, feed: Mapping[str, np.ndarray], threads: int = 1) -> list[np.ndarray]:
     """The model's outputs over ``feed``, its weights and every step in float64. Raises
     :class:`opatlas.errors.LoadError` where PyTorch does not express the model (a Loop, say)."""
     wide = ModelGraph(_widened(graph.model).SerializeToString())
     arrays = [_wide(feed[name]) for name in wide.input_names]
-    return open_region("pytorch", ModelPart.whole(wide), 1).run(arrays)
+    return open_region("pytorch", ModelPart.whole(wide), threads).run(arrays)
 
 
 def error_of(found: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> float:
