@@ -97,16 +97,16 @@ def by_ids(ids: Sequence[int]) -> list[models.Operator]:
 
 def operators(filters: OperatorFilters, viewer: Viewer) -> Found:
     """The operators that pass, in order; bests and misses are those that the viewer may see."""
-    named = narrowed(filters.q, op_type=filters.op_type, dtype=filters.dtype)
+    named = narrowed(Words.of(filters.q), op_type=filters.op_type, dtype=filters.dtype)
     standing = _standing(filters, viewer)
     passing = named.filter(*(condition("pk") for condition in standing))
     return Found(passing, _sorted(named, passing, standing, filters, viewer))
 
 
-def narrowed(q: str, **columns: str) -> QuerySet[models.Operator]:
+def narrowed(words: Words, **columns: str) -> QuerySet[models.Operator]:
     """Operators that words find, with these values in these columns; an empty one narrows nothing."""
     wanted = {name: value for name, value in columns.items() if value}
-    return models.Operator.objects.filter(Words.of(q).condition(), **wanted)
+    return models.Operator.objects.filter(words.condition(), **wanted)
 
 
 # What must hold of the operator whose number is in a column.

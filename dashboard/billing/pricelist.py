@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import Organisation
+from catalog.nearest import meant
 from catalog.people import audit
 from dashboard.billing import rules
 from dashboard.billing.accounts import MOST_MICROS, check_currency
@@ -172,9 +172,9 @@ def _check_known(condition: PriceCondition, value: str) -> None:
     missing = next((part for part in value.split("+") if part not in known), None)
     if value in known or missing is None:
         return
-    near = get_close_matches(missing, known, 1)
-    meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:20])}."
-    raise RequestError(f"There is no {condition.name} {missing!r}: {meant}", where=condition.name)
+    raise RequestError(
+        f"There is no {condition.name} {missing!r}: {meant(missing, known)}", where=condition.name
+    )
 
 
 def _within(value: object, low: int, high: int, where: str) -> None:
