@@ -46,10 +46,11 @@ def may_be_withheld_from(viewer: Viewer) -> bool:
 def prices_withheld_in(
     filters: listing.OperatorFilters, viewer: Viewer, operators: Collection[int] | None = None
 ) -> dict[int, str]:
-    """The same of a list of operators for who looks, or of these of its ``operators`` alone."""
+    """The same of a list of operators for who looks, or of these of its ``operators`` alone: by the best that
+    stands for an operator there, of several targets'."""
     if viewer.payer is None or not may_be_withheld_from(viewer):
         return {}
-    bests = listing.winners(filters, viewer)
+    bests = listing.foremost(listing.winners(filters, viewer))
     if operators is not None:
         bests = bests.filter(operator__in=operators)
     return _prices_withheld(viewer.payer, bests)

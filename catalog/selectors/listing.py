@@ -250,7 +250,7 @@ def _sorted(
         order = (f"{sign}{_OF_TOTALS[column]}", f"{sign}operator_id")
     elif column in _OF_WINNERS:
         known = winners(filters, viewer)
-        some = _foremost(known)
+        some = foremost(known)
         # Ties go as the indexes have them.
         tie = sign if column == "speedup" else "" if sign else "-"
         order = (f"{sign}{_OF_WINNERS[column]}", f"{tie}operator_id")
@@ -267,7 +267,7 @@ def _sorted(
     ]
 
 
-def _foremost(winners: QuerySet[models.Best]) -> QuerySet[models.Best]:
+def foremost(winners: QuerySet[models.Best]) -> QuerySet[models.Best]:
     """Of an operator that several targets know, the winner that stands for it (as in ``rows``)."""
     ratio = OuterRef("ratio_to_default")
     better = Q(ratio_to_default__gt=ratio) | Q(ratio_to_default=ratio, pk__gt=OuterRef("pk"))

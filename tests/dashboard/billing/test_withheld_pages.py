@@ -118,12 +118,14 @@ class TestListOfOperators:
         assert standings(admin_client) == {64: "hit", 32: "hit"}
         assert "<option>withheld" not in admin_client.get("/operators/").content.decode()
 
-    def test_what_is_given_in_another_place_is_a_hit_there_alone(self, job, standings, place_of, target):
+    def test_of_several_targets_the_best_that_is_shown_counts(self, job, standings, place_of, target):
         there = place_of(64) | {"target": register_target(making.GPU)}
-        publish(making.new_result(there, "eager", 1.0))
-        assert standings() == {64: "hit", 32: "hit"}
-        assert standings(target=target.key) == {64: "withheld", 32: "hit"}
-        assert standings(target=there["target"].key, status="hit") == {64: "hit"}
+        for ratio, shown in ((1.0, "withheld"), (9.0, "hit")):
+            publish(making.new_result(there, "eager", ratio))
+            assert standings() == {64: shown, 32: "hit"}
+            assert list(standings(status=shown, q="dim>32")) == [64]
+            assert standings(target=target.key) == {64: "withheld", 32: "hit"}
+            assert standings(target=there["target"].key, status="hit") == {64: "hit"}
 
     @pytest.mark.parametrize(
         "rule",
