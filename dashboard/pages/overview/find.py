@@ -59,4 +59,3 @@ def _found(request: ViewerRequest, q: str) -> Iterator[FoundPage]:
         yield FoundPage(
             "kernel", "docs", kernel.name, reverse("kernel", args=[kernel.pk]), kernel.description
         )
-
