@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 from django.conf import settings
+from django.db.models import Q
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -130,9 +131,10 @@ class Charging:
         second."""
         return False
 
-    def may_withhold(self, organisation_id: int) -> bool:
-        """Whether one of them may withhold what is not paid. No statement, as above."""
-        return False
+    def may_withhold(self, organisation_id: int) -> Q | None:
+        """Bests that one of them may withhold while they are not paid; None where none does. No statement, as
+        above."""
+        return None
 
     def may_charge(self) -> bool:
         """Whether anything may have its price, for anybody, now or at a time that has come already. No

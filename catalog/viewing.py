@@ -122,6 +122,17 @@ class Viewer:
         return self.may(ADMINISTER, self.focus)
 
     @property
+    def may_price(self) -> bool:
+        """Whether prices and credit are theirs to see and set: those are the whole service's."""
+        return self.may(BILL)
+
+    @property
+    def may_submit(self) -> bool:
+        """Whether they submit kernels: for an organisation of theirs, or, who administers the service without
+        belonging to one, for the service."""
+        return self.submits_for is not None or self.may(ADMINISTER)
+
+    @property
     def submits_for(self) -> int | None:
         """The organisation that this person's kernels are of: the one looked at, else the first whose role
         allows it; None where none does."""

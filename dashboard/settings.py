@@ -229,3 +229,5 @@ if _BROKER_URL.startswith(("redis://", "rediss://")):
 
 # Prices. The class that decides what hits cost; empty: everything is free.
 OPATLAS_CHARGING = "dashboard.billing.charging.Billing"
+# The routes that a search for operators may name.
+OPATLAS_SEARCHED_ROUTES = "tuning.routes.registry.ROUTES"

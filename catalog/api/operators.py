@@ -18,6 +18,7 @@ from catalog.api.implementations import ImplementationAnswer, without_withheld
 from catalog.api.shapes import Document, shape
 from catalog.best.served import scopes_of
 from catalog.errors import RequestError
+from catalog.search import Words
 from catalog.selectors import known
 
 _NAME = re.compile(r"[A-Za-z0-9_.+]{1,100}")
@@ -47,7 +48,7 @@ class OperatorDetailAnswer(OperatorAnswer):
         query(
             "q",
             "What is looked for, in any writing: conv 56x56, matmul(1000,48), fp16, route:tvm, dim>=1024, "
-            "or how a key begins.",
+            "or how a key begins. What can find nothing, a route that there is not, is refused.",
             maxLength=100,
         ),
     ],
@@ -58,7 +59,7 @@ class OperatorsView(Listing[models.Operator]):
     def get_queryset(self) -> QuerySet[models.Operator]:
         given = self.request.query_params
         names = {name: _name(given, name) for name in ("op_type", "dtype")}
-        return known.operators(**names, text=self.text("q"))
+        return known.operators(**names, words=Words.checked(self.text("q")))
 
 
 class OperatorView(RestView):

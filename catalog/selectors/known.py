@@ -9,6 +9,7 @@ from django.db.models import QuerySet, Sum
 
 from catalog import models
 from catalog.errors import Unknown
+from catalog.search import Words
 from catalog.selectors.listing import narrowed
 from catalog.selectors.traffic import Lookups
 from catalog.viewing import Viewer
@@ -16,9 +17,9 @@ from catalog.viewing import Viewer
 MAX_ID = 2**63 - 1
 
 
-def operators(*, op_type: str = "", dtype: str = "", text: str = "") -> QuerySet[models.Operator]:
-    """Operators, the newest first. ``text``: words as :mod:`catalog.search` finds them."""
-    return narrowed(text, op_type=op_type, dtype=dtype).defer("graph").order_by("-pk")
+def operators(words: Words, *, op_type: str = "", dtype: str = "") -> QuerySet[models.Operator]:
+    """Operators, the newest first."""
+    return narrowed(words, op_type=op_type, dtype=dtype).defer("graph").order_by("-pk")
 
 
 def operator(key: str) -> models.Operator:

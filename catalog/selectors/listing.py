@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,12 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from catalog import models
 from catalog.search import Words
+from catalog.selectors.jobs import WITHHELD
 from catalog.selectors.parts import taken
 from catalog.selectors.traffic import Lookups
 from catalog.viewing import Viewer
 
-STATUSES = ("hit", "exploring", "waiting", "postponed", "discarded", "unsupported", "failed")
+STATUSES = ("hit", WITHHELD, "exploring", "waiting", "postponed", "discarded", "unsupported", "failed")
 SORTS = ("recent", "name", "time", "speedup", "jobs", "asked", "saved")
 
 # What people read → the states of a miss that it stands for.
@@ -95,27 +96,28 @@ def by_ids(ids: Sequence[int]) -> list[models.Operator]:
     return [rows[pk] for pk in ids if pk in rows]
 
 
-def operators(filters: OperatorFilters, viewer: Viewer) -> Found:
-    """The operators that pass, in order; bests and misses are those that the viewer may see."""
-    named = narrowed(filters.q, op_type=filters.op_type, dtype=filters.dtype)
-    standing = _standing(filters, viewer)
+def operators(filters: OperatorFilters, viewer: Viewer, withheld: Collection[int] = ()) -> Found:
+    """The operators that pass, in order; bests and misses are those that the viewer may see. ``withheld``:
+    operators whose best the viewer does not get until it is paid, asked for where a status goes by it."""
+    named = narrowed(Words.of(filters.q), op_type=filters.op_type, dtype=filters.dtype)
+    standing = _standing(filters, viewer, list(withheld))
     passing = named.filter(*(condition("pk") for condition in standing))
     return Found(passing, _sorted(named, passing, standing, filters, viewer))
 
 
-def narrowed(q: str, **columns: str) -> QuerySet[models.Operator]:
+def narrowed(words: Words, **columns: str) -> QuerySet[models.Operator]:
     """Operators that words find, with these values in these columns; an empty one narrows nothing."""
     wanted = {name: value for name, value in columns.items() if value}
-    return models.Operator.objects.filter(Words.of(q).condition(), **wanted)
+    return models.Operator.objects.filter(words.condition(), **wanted)
 
 
 # What must hold of the operator whose number is in a column.
 _Condition = Callable[[str], Q]
 
 
-def _standing(filters: OperatorFilters, viewer: Viewer) -> list[_Condition]:
+def _standing(filters: OperatorFilters, viewer: Viewer, withheld: list[int]) -> list[_Condition]:
     """What the filters ask of an operator's bests and misses."""
-    bests = _winners(filters, viewer)
+    bests = winners(filters, viewer)
     misses = models.Miss.objects.filter(viewer.shown())
     known = _each(bests)
     found: list[_Condition] = []
@@ -127,7 +129,9 @@ def _standing(filters: OperatorFilters, viewer: Viewer) -> list[_Condition]:
         won = bests.filter(method=filters.method)
         found.append(_listed(won) if won[: FEW + 1].count() <= FEW else _each(won))
     if filters.status == "hit":
-        found.append(known)
+        found += [known, lambda column: ~Q((f"{column}__in", withheld))]
+    elif filters.status == WITHHELD:
+        found.append(lambda column: Q((f"{column}__in", withheld)))
     elif filters.status in _MISS_STATES:
         found.append(_listed(misses.filter(state=_MISS_STATES[filters.status])))
         found.append(lambda column: ~known(column))
@@ -146,10 +150,16 @@ def _listed(rows: QuerySet[Any]) -> _Condition:
     return lambda column: Q((f"{column}__in", rows.values("operator")))
 
 
-def rows(page: Sequence[models.Operator], filters: OperatorFilters, viewer: Viewer) -> list[ListedOperator]:
-    """What is known of one page's operators: four queries, however many there are."""
+def rows(
+    page: Sequence[models.Operator],
+    filters: OperatorFilters,
+    viewer: Viewer,
+    withheld: Mapping[int, str] = {},
+) -> list[ListedOperator]:
+    """What is known of one page's operators: four queries, however many there are. ``withheld``: as in
+    :func:`operators`, with the prices in words."""
     ids = [operator.pk for operator in page]
-    won = _winners(filters, viewer).filter(operator__in=ids).order_by("ratio_to_default", "pk")
+    won = winners(filters, viewer).filter(operator__in=ids).order_by("ratio_to_default", "pk")
     won = won.select_related("measurement").defer("measurement__samples_us")
     # Several targets may know an operator: the fastest against its own default stands for them.
     bests = {best.operator_id: best for best in won}
@@ -169,11 +179,14 @@ def rows(page: Sequence[models.Operator], filters: OperatorFilters, viewer: View
     for operator in page:
         best, miss = bests.get(operator.pk), misses.get(operator.pk)
         total = totals.get(operator.pk, nothing)
+        status, reason = ("hit", "") if best else _status_of(miss)
+        if best and operator.pk in withheld:
+            status, reason = WITHHELD, withheld[operator.pk]
         made.append(
             ListedOperator(
                 operator=operator,
-                status="hit" if best else _status_of(miss),
-                reason=miss.reason if miss and not best else "",
+                status=status,
+                reason=reason,
                 best=best,
                 jobs=total.jobs,
                 models=in_models.get(operator.pk, 0),
@@ -185,8 +198,11 @@ def rows(page: Sequence[models.Operator], filters: OperatorFilters, viewer: View
     return made
 
 
-def _status_of(miss: models.Miss | None) -> str:
-    return "unknown" if miss is None else STATUS_OF_MISS.get(models.MissState(miss.state), "unknown")
+def _status_of(miss: models.Miss | None) -> tuple[str, str]:
+    """And its reason."""
+    if miss is None:
+        return "unknown", ""
+    return STATUS_OF_MISS.get(models.MissState(miss.state), "unknown"), miss.reason
 
 
 def kinds() -> tuple[list[tuple[str, int]], list[str]]:
@@ -209,7 +225,8 @@ def counted_kinds() -> list[list[Any]]:
     return [list(row) for row in rows]
 
 
-def _winners(filters: OperatorFilters, viewer: Viewer) -> QuerySet[models.Best]:
+def winners(filters: OperatorFilters, viewer: Viewer) -> QuerySet[models.Best]:
+    """The fastest of every place that the filters leave, of those that the viewer may see."""
     bests = models.Best.objects.filter(viewer.shown(), rank=0)
     return bests.filter(target__key=filters.target) if filters.target else bests
 
@@ -232,8 +249,8 @@ def _sorted(
         some = known.alias(asked=F("hits") + F("misses"))
         order = (f"{sign}{_OF_TOTALS[column]}", f"{sign}operator_id")
     elif column in _OF_WINNERS:
-        known = _winners(filters, viewer)
-        some = _foremost(known)
+        known = winners(filters, viewer)
+        some = foremost(known)
         # Ties go as the indexes have them.
         tie = sign if column == "speedup" else "" if sign else "-"
         order = (f"{sign}{_OF_WINNERS[column]}", f"{tie}operator_id")
@@ -250,7 +267,7 @@ def _sorted(
     ]
 
 
-def _foremost(winners: QuerySet[models.Best]) -> QuerySet[models.Best]:
+def foremost(winners: QuerySet[models.Best]) -> QuerySet[models.Best]:
     """Of an operator that several targets know, the winner that stands for it (as in ``rows``)."""
     ratio = OuterRef("ratio_to_default")
     better = Q(ratio_to_default__gt=ratio) | Q(ratio_to_default=ratio, pk__gt=OuterRef("pk"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from catalog.models import Standing
+from catalog.search import Words
 from catalog.selectors import listing
 
 MOST, MOST_OPERATORS = 8, 4
@@ -22,6 +23,6 @@ def suggestions(text: str) -> list[str]:
     completed = [word for word in words if last and word.lower().startswith(last) and word.lower() != last]
     said = [f"{before} {word}".strip() for word in islice(completed, MOST - MOST_OPERATORS)]
     if text.strip():
-        found = listing.narrowed(text).order_by("-pk").values_list("summary", flat=True)
+        found = listing.narrowed(Words.of(text)).order_by("-pk").values_list("summary", flat=True)
         said += found[:MOST_OPERATORS]
     return list(dict.fromkeys(said))

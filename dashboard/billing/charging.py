@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import reduce
+from operator import or_
 
+from django.db.models import Q
 from django.utils import timezone
 
 from catalog.best.seats import timed_as_default
@@ -28,8 +31,11 @@ class Billing(Charging):
     def has_prices(self, organisation_id: int) -> bool:
         return bool(in_force(organisation_id))
 
-    def may_withhold(self, organisation_id: int) -> bool:
-        return any(rule.mode == Mode.WITHHOLD for rule in in_force(organisation_id))
+    def may_withhold(self, organisation_id: int) -> Q | None:
+        asked = [rule.past for rule in in_force(organisation_id) if rule.mode == Mode.WITHHOLD]
+        if not all(asked):
+            return Q()  # one of them asks nothing
+        return reduce(or_, asked) if asked else None
 
     def may_charge(self) -> bool:
         return are_there_any()

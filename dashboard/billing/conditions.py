@@ -25,7 +25,7 @@ class PriceCondition:
     of: Callable[[Any, OpTypes], str]
     """What a hit (or an implementation) has for it."""
     past: Callable[[str], Q]
-    """Usage rows that have it."""
+    """Usage rows, or bests, that have it."""
     known: Callable[[], Sequence[str]] | None = None
     """What there is of it, where the field has no choices: forms offer these, and nothing else is taken."""
     hint: str = ""

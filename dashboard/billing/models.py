@@ -133,6 +133,11 @@ class PriceRule(AppendOnly):
         values = ((one, getattr(self, one.name)) for one in CONDITIONS)
         return [(one, value) for one, value in values if value]
 
+    @property
+    def past(self) -> Q:
+        """Usage rows, or bests, that are what it asks for."""
+        return Q(*(one.past(value) for one, value in self.asked))
+
     @cached_property
     def price(self) -> Price:
         first = PriceTier(1, self.per_hit_micros, self.per_saved_second_micros)

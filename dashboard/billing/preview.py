@@ -77,7 +77,7 @@ def _matching(draft: PriceRule) -> QuerySet[Usage]:
     mine = Q() if draft.organisation_id is None else Q(organisation=draft.organisation_id)
     if not draft.charges_default:
         mine &= Q(is_default=False)
-    return Usage.objects.filter(mine, *(one.past(value) for one, value in draft.asked))
+    return Usage.objects.filter(mine, draft.past)
 
 
 def _priced(matching: QuerySet[Usage], price: Price) -> tuple[dict[int, int], dict[int, int]]:

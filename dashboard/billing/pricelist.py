@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import Organisation
+from catalog.nearest import meant
 from catalog.people import audit
 from dashboard.billing import rules
 from dashboard.billing.accounts import MOST_MICROS, check_currency
@@ -74,16 +74,22 @@ def add(draft: PriceRule, by: Mapping[str, Any]) -> PriceRule:
     return _write(check(draft), by, "billing.rule.add")
 
 
-def change(line: UUID, draft: PriceRule, by: Mapping[str, Any]) -> PriceRule:
-    """The next version of a rule: the one before ends when it begins."""
+def change(last: PriceRule, draft: PriceRule, by: Mapping[str, Any]) -> PriceRule:
+    """The next version of a rule: the one before, ``last``, ends when it begins."""
     draft = check(draft)
+    draft.from_at = max(draft.from_at or timezone.now(), last.from_at)
     with transaction.atomic():
-        last = _last(line)
-        draft.from_at = max(draft.from_at or timezone.now(), last.from_at)
-        if not _end_row(last, draft.from_at):
-            raise RequestError("This rule has ended: add a new one.", where="line")
-        draft.line, draft.version = line, last.version + 1
+        if not _end_row(last, draft.from_at):  # since it was read
+            check_open(history(last.line)[0])
+            raise RequestError(f"{last} is no longer the newest version: read it again.", where="line")
+        draft.line, draft.version = last.line, last.version + 1
         return _write(draft, by, "billing.rule.change")
+
+
+def check_open(last: PriceRule) -> None:
+    """Raises :class:`RequestError` for a rule that has ended, or is to end: none follows it."""
+    if last.until_at is not None:
+        raise RequestError("This rule has ended: add a new one.", where="line")
 
 
 def end(line: UUID, by: Mapping[str, Any], at: datetime | None = None) -> PriceRule:
@@ -166,9 +172,9 @@ def _check_known(condition: PriceCondition, value: str) -> None:
     missing = next((part for part in value.split("+") if part not in known), None)
     if value in known or missing is None:
         return
-    near = get_close_matches(missing, known, 1)
-    meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:20])}."
-    raise RequestError(f"There is no {condition.name} {missing!r}: {meant}", where=condition.name)
+    raise RequestError(
+        f"There is no {condition.name} {missing!r}: {meant(missing, known)}", where=condition.name
+    )
 
 
 def _within(value: object, low: int, high: int, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dashboard.billing.models import Mode, PriceRule
+from dashboard.billing.preview import Preview
 from dashboard.billing.pricing import PriceTier
 from dashboard.web.wording import money
 
@@ -55,3 +56,12 @@ def sentence(rule: PriceRule) -> str:
     if rule.mode == Mode.WITHHOLD:
         text += "; withheld until credit or a plan covers it"
     return f"{text}." if rule.charges_default else f"{text}. The default itself is free."
+
+
+def would_have_cost(found: Preview) -> str:
+    """``in October 2026 it would have charged 0.03 EUR for 3 hits of 1 organisation``, as the only price."""
+    about = "about " if found.is_estimate else ""
+    hits = f"{found.hits:,} hit{'' if found.hits == 1 else 's'}"
+    whose = f"{found.organisations:,} organisation{'' if found.organisations == 1 else 's'}"
+    charged = money(found.micros, found.currency)
+    return f"in {found.month:%B %Y} it would have charged {about}{charged} for {hits} of {whose}"

@@ -8,10 +8,9 @@ from collections.abc import Collection
 from django.contrib import messages
 from django.http import HttpRequest
 
-from catalog.search_words import SearchWord, ServedBy, read_words
+from catalog.search import Words
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.wording import shortened
-from tuning.routes.registry import ROUTES
 
 EVERYWHERE = frozenset({"page", "export", "table", "seen", "range", "since", "until", "org", "before"})
 """What lists are asked beside their filters."""
@@ -25,15 +24,10 @@ def text_of(request: ViewerRequest, name: str = "q", most: int = 200) -> str:
 
 
 def words_of(request: ViewerRequest) -> str:
-    """What was typed to find operators (``catalog.search_words``); what of it can find none is said."""
-    text, routes = text_of(request), [route.name for route in ROUTES]
-    for word in read_words(text):
-        if isinstance(word, ServedBy) and word.route not in routes:
-            named = f"There is no route “{shortened(word.route, 40)}”: it is one of {', '.join(routes)}."
-            say(request, named, rest=False)
-        elif isinstance(word, SearchWord) and word.is_strange:
-            strange = f"“{shortened(word.texts[0], 40)}” finds nothing: sizes are asked for as dim>=1024"
-            say(request, f"{strange}, and attributes are not searched.", rest=False)
+    """What was typed to find operators (``catalog.search``); what of it can find none is said."""
+    text = text_of(request)
+    for sentence in Words.of(text).in_vain():
+        say(request, sentence, rest=False)
     return text
 
 

@@ -1,12 +1,12 @@
-"""What the service has for whom: the navigation's groups, and what else can be gone to by name."""
+"""What the service has for whom: the navigation's groups, and what else can be gone to, or begun, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from catalog.viewing import BILL, Viewer
+from catalog.viewing import Viewer
 from dashboard.web.addresses import address
 
 
@@ -35,7 +35,11 @@ def _bills(viewer: Viewer) -> bool:
 
 
 def _prices(viewer: Viewer) -> bool:
-    return viewer.sees_all and viewer.may(BILL)
+    return viewer.may_price
+
+
+def _submits(viewer: Viewer) -> bool:
+    return viewer.may_submit
 
 
 def _administers(viewer: Viewer) -> bool:
@@ -97,6 +101,13 @@ FURTHER: tuple[MenuEntry, ...] = (
 )  # fmt: skip
 """Pages that stand within another's section."""
 
+ACTIONS: tuple[MenuEntry, ...] = (
+    MenuEntry("models", "upload", "Add a model", "upload onnx sample new"),
+    MenuEntry("kernel-submit", "upload", "Submit a kernel", "new hand-written", _submits),
+    MenuEntry("billing-rule-new", "coin", "New price", "rule charge", _prices),
+)
+"""What can be begun, by name."""
+
 
 def groups_for(viewer: Viewer) -> list[tuple[str, list[MenuEntry]]]:
     """The navigation of one reader."""
@@ -119,4 +130,13 @@ def section_of(path: str) -> str:
 def entries_for(viewer: Viewer, asked: list[str]) -> list[MenuEntry]:
     """Every page that this reader may open and that these words find."""
     every = [one for _, entries in MENU for one in entries] + list(FURTHER)
+    return _found(every, viewer, asked)
+
+
+def actions_for(viewer: Viewer, asked: list[str]) -> list[MenuEntry]:
+    """Every action that this reader may begin and that these words find."""
+    return _found(ACTIONS, viewer, asked)
+
+
+def _found(every: Iterable[MenuEntry], viewer: Viewer, asked: list[str]) -> list[MenuEntry]:
     return [one for one in every if one.shown(viewer) and one.matches(asked)]

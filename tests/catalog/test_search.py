@@ -8,6 +8,7 @@ import pytest
 
 from catalog.models import Operator
 from catalog.registry import register_operator
+from catalog.rollups.rollups import refresh_rollups
 from catalog.search import Words
 from catalog.search_words import MOST_WORDS, ServedBy, SizeBound, read_words
 from opatlas.identity import Node, Value
@@ -151,3 +152,10 @@ class TestRows:
         assert [row.key for row in served] == [making.relu(64).key]
         assert all(Words.of("route:tvm").match(row) for row in served)
         assert not served.filter(Words.of("route:eager").condition()).exists()
+
+    def test_a_route_that_is_gone_is_one_while_its_rows_are_there(self, put) -> None:
+        text = "route:gone"
+        assert list(Words.of(text).in_vain())
+        put(64, "gone", 2.0)
+        refresh_rollups()
+        assert not list(Words.of(text).in_vain()) and Words.checked(text) == Words.of(text)

@@ -125,11 +125,6 @@ class Submission:
         return launch
 
 
-def may_submit(user: User) -> str:
-    """Empty where this user may submit kernels, else why not."""
-    return "" if user.is_active else "This account is switched off."
-
-
 def may_edit(user: User, kernel: Kernel) -> str:
     """Empty where this user may submit a kernel's next version, else why not: an edit takes the place of
     what is approved, so it is for whoever made the kernel or a version of it, and for administrators."""
@@ -147,8 +142,8 @@ def submit(submission: Submission, *, user: User, organisation: Organisation) ->
     A name that the organisation has already is an edit: the version before is superseded and, where it was
     approved, withdrawn at once.
     """
-    if why_not := may_submit(user):
-        raise KernelNotAllowed(why_not)
+    if not user.is_active:
+        raise KernelNotAllowed("This account is switched off.")
     columns = submission.checked()
     refuse_caught(columns["source_sha256"], columns["tokens_sha256"])
     _refuse_too_many(organisation)

@@ -14,7 +14,7 @@ from dashboard.web.requests import ViewerRequest
 
 def runs(request: ViewerRequest) -> bool:
     """Whether this person sets prices and credit for the whole service."""
-    return request.viewer.may(BILL)
+    return request.viewer.may_price
 
 
 def check_runs(request: ViewerRequest) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.core import signing
 from django.forms import model_to_dict
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
@@ -17,19 +13,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.errors import RequestError, Unknown
-from catalog.models import Organisation
 from dashboard.billing import accounts, pricelist, selectors, words
 from dashboard.billing.forms import RuleForm
 from dashboard.billing.models import PriceRule
 from dashboard.billing.pages import access, tables
-from dashboard.billing.preview import preview
+from dashboard.billing.trying import NotConfirmed, put_in_force
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import exported
-
-SEEN_FOR = timedelta(hours=1)
-"""So long after a price was tried it may be put in force; then it is tried anew."""
-
-_SEEN = signing.TimestampSigner(salt="dashboard.billing.pages.prices.seen")
 
 
 @require_safe
@@ -95,44 +85,16 @@ def _form(request: ViewerRequest, versions: list[PriceRule]) -> HttpResponse:
             return answer
     if request.method != "POST" or not form.is_valid():
         return render(request, "billing/price_rule.html", context, status=400 if form.errors else 200)
-    draft, by = form.instance, access.by(request)
     try:
-        pricelist.check(draft)
-        if not _was_seen(draft, last, request.POST.get("seen", "")):
-            return render(request, "billing/price_rule.html", context | _tried(draft, last, request))
-        made = pricelist.change(last.line, draft, by) if last else pricelist.add(draft, by)
+        made = put_in_force(form.instance, last, request.POST.get("confirm", ""), access.by(request))
+    except NotConfirmed as unseen:
+        found = unseen.tried.preview
+        tried = {"tried": unseen.tried, "preview": found, "changed": "confirm" in request.POST}
+        tried["preview_table"] = tables.preview_table(found.by_organisation)
+        return render(request, "billing/price_rule.html", context | tried)
     except RequestError as error:
         name = error.where.split("[")[0]
         form.add_error(name if name in form.fields else None, str(error))
         return render(request, "billing/price_rule.html", context, status=400)
     messages.success(request, f"{made} is in force: {words.sentence(made)}")
     return redirect("billing-rule", made.line)
-
-
-def _tried(draft: PriceRule, last: PriceRule | None, request: ViewerRequest) -> dict[str, Any]:
-    """What must be seen before a price counts: what it is in words, whom it holds for, and what it would have
-    cost whom last month."""
-    found = preview(draft)
-    return {
-        "preview": found,
-        "preview_table": tables.preview_table(found.by_organisation),
-        "draft": words.sentence(draft),
-        "begins": draft.from_at,
-        "holds_for": draft.organisation,
-        "everybody": None if draft.organisation else Organisation.objects.count(),
-        "seen": _SEEN.sign(_digest(draft, last)),
-        "changed": "seen" in request.POST,
-    }
-
-
-def _was_seen(draft: PriceRule, last: PriceRule | None, seen: str) -> bool:
-    """Whether exactly this draft was shown as tried, and not long ago."""
-    try:
-        return _SEEN.unsign(seen, max_age=SEEN_FOR) == _digest(draft, last)
-    except signing.BadSignature:
-        return False
-
-
-def _digest(draft: PriceRule, last: PriceRule | None) -> str:
-    asked = model_to_dict(draft) | {"after": last and last.pk}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()

@@ -10,6 +10,7 @@ from typing import Any
 
 from catalog.errors import RequestError, Unknown
 from catalog.models import Job, Method, Model, Operator, Setting, Target
+from catalog.search import Words
 from catalog.viewing import BILL, Viewer
 from dashboard.notifications.models import SubjectKind
 from dashboard.notifications.write.wording import shortened
@@ -89,6 +90,7 @@ def operators_that(given: Mapping[str, Any]) -> NamedSubject:
         text = _text(given.get(name) or "", name).strip()
         if text:
             filters[name] = " ".join(text.split()) if name == "q" else text
+    Words.checked(filters.get("q", ""))
     if "method" in filters and filters["method"] not in Method.values:
         raise RequestError(f"method is one of {', '.join(Method.values)}.", where="method")
     capability = ""

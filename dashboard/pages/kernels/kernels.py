@@ -18,7 +18,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from catalog.models import Organisation
 from catalog.registry import default_organisation
-from catalog.viewing import ADMINISTER
 from dashboard.pages.kernels import selectors as rows
 from dashboard.pages.kernels.forms import KernelForm, allowed_flags, filled_from
 from dashboard.web.asked import takes
@@ -52,13 +51,11 @@ _SAID = {
 
 @require_safe
 def kernels(request: ViewerRequest) -> HttpResponse:
-    user = _user(request)
     page = asked_page(request, Paginator(selectors.kernels_seen(_sight(request)), PAGE_SIZE))
     context = {
         "page": page,
         "wins": rows.wins(list(page.object_list)),
-        "waiting": selectors.waiting_for(user),
-        "may_submit": not services.may_submit(user) and _organisation(request) is not None,
+        "waiting": selectors.waiting_for(_user(request)),
     }
     return render(request, "kernels/kernels.html", context)
 
@@ -267,9 +264,10 @@ def _organisation(request: ViewerRequest) -> Organisation | None:
     """Whose this person's kernels are; None where no role allows any. A superuser without an organisation
     submits for the service."""
     viewer = request.viewer
-    if viewer.submits_for is not None:
-        return Organisation.objects.get(pk=viewer.submits_for)
-    return default_organisation() if viewer.may(ADMINISTER) else None
+    if not viewer.may_submit:
+        return None
+    mine = viewer.submits_for
+    return Organisation.objects.get(pk=mine) if mine is not None else default_organisation()
 
 
 def _user(request: ViewerRequest) -> User:

@@ -13,8 +13,10 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Method, Operator, Target
 from catalog.selectors import listing
+from catalog.selectors.jobs import WITHHELD
 from catalog.selectors.suggesting import suggestions
 from catalog.viewing import Viewer
+from catalog.withheld import may_be_withheld_from, prices_withheld_in
 from dashboard.web.asked import one_of, say_unknown, sort_of, takes, text_of, words_of
 from dashboard.web.paging import answer_of, page_of
 from dashboard.web.requests import ViewerRequest
@@ -70,15 +72,23 @@ class _Listing:
     viewer: Viewer
 
     def page(self, request: ViewerRequest) -> tuple[Page[Any], list[listing.ListedOperator]]:
-        page = page_of(request, listing.operators(self.filters, self.viewer))
-        return page, listing.rows(list(page.object_list), self.filters, self.viewer)
+        page = page_of(request, self._found())
+        return page, self._rows(list(page.object_list))
 
     def every(self) -> Iterator[listing.ListedOperator]:
         """Rows of an export, some hundred at a time, up to the bound."""
-        ids = listing.operators(self.filters, self.viewer).ids(0, MOST_EXPORTED)
+        ids = self._found().ids(0, MOST_EXPORTED)
         for start in range(0, len(ids), _BATCH):
-            some = listing.by_ids(ids[start : start + _BATCH])
-            yield from listing.rows(some, self.filters, self.viewer)
+            yield from self._rows(listing.by_ids(ids[start : start + _BATCH]))
+
+    def _found(self) -> listing.Found:
+        goes_by_it = self.filters.status in ("hit", WITHHELD)
+        withheld = prices_withheld_in(self.filters, self.viewer) if goes_by_it else ()
+        return listing.operators(self.filters, self.viewer, withheld)
+
+    def _rows(self, some: Sequence[Operator]) -> list[listing.ListedOperator]:
+        withheld = prices_withheld_in(self.filters, self.viewer, [one.pk for one in some])
+        return listing.rows(some, self.filters, self.viewer, withheld)
 
 
 @require_safe
@@ -96,11 +106,17 @@ def operators(request: ViewerRequest) -> HttpResponseBase:
         context |= {
             "op_types": op_types,
             "dtypes": dtypes,
-            "statuses": listing.STATUSES,
+            "statuses": _statuses(asked),
             "methods": Method.values,
             "targets": Target.objects.order_by("capability").only("key", "capability"),
         }
     return answer_of(request, "operators/operators.html", "operators/_operators_results.html", context)
+
+
+def _statuses(asked: _Listing) -> list[str]:
+    """To choose from: what is withheld only where a price may withhold."""
+    any_held = asked.filters.status == WITHHELD or may_be_withheld_from(asked.viewer)
+    return [one for one in listing.STATUSES if any_held or one != WITHHELD]
 
 
 def _table(rows: Sequence[listing.ListedOperator]) -> Table:

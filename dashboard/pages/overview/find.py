@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.http import HttpResponse
@@ -11,17 +11,13 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Model
 from catalog.selectors import jobs, listing
-from catalog.viewing import ADMINISTER, BILL
 from dashboard.web.asked import takes, text_of
-from dashboard.web.menu import MenuEntry, entries_for
+from dashboard.web.menu import actions_for, entries_for
 from dashboard.web.paging import answer_of
 from dashboard.web.requests import ViewerRequest
 from tuning.kernels import selectors as kernels
 
 MOST_OF_EACH = 6
-_SUBMIT = MenuEntry("kernel-submit", "upload", "Submit a kernel", "new hand-written")
-_MODEL = MenuEntry("models", "upload", "Add a model", "upload onnx sample new")
-_PRICE = MenuEntry("billing-rule-new", "coin", "New price", "rule charge")
 
 
 @dataclass(frozen=True)
@@ -47,9 +43,8 @@ def _found(request: ViewerRequest, q: str) -> Iterator[FoundPage]:
     viewer, words = request.viewer, q.lower().split()
     for one in entries_for(viewer, words):
         yield FoundPage("page", one.icon, one.title, reverse(one.page))
-    for one in _actions(request):
-        if one.matches(words):
-            yield FoundPage("action", one.icon, one.title, reverse(one.page))
+    for one in actions_for(viewer, words):
+        yield FoundPage("action", one.icon, one.title, reverse(one.page))
     if not q:
         return
     for operator in listing.operators(listing.OperatorFilters(q=q, sort="-jobs"), viewer)[:MOST_OF_EACH]:
@@ -64,12 +59,3 @@ def _found(request: ViewerRequest, q: str) -> Iterator[FoundPage]:
         yield FoundPage(
             "kernel", "docs", kernel.name, reverse("kernel", args=[kernel.pk]), kernel.description
         )
-
-
-def _actions(request: ViewerRequest) -> Sequence[MenuEntry]:
-    viewer, found = request.viewer, [_MODEL]
-    if viewer.submits_for is not None or viewer.may(ADMINISTER):
-        found.append(_SUBMIT)
-    if viewer.sees_all and viewer.may(BILL):
-        found.append(_PRICE)
-    return found

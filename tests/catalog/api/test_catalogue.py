@@ -25,6 +25,20 @@ class TestOperators:
         assert api.get("operators/", q=making.relu(16).key[:20]).json()["count"] == 1
 
     @pytest.mark.parametrize(
+        ("q", "said"),
+        [
+            ("relu route:tvmm", "There is no route “tvmm”: did you mean tvm?"),
+            ("route=zzz", "There is no route “zzz”: there are eager, onnxruntime,"),
+            ("relu axis=-1", "“axis=-1” finds nothing:"),
+        ],
+    )
+    def test_a_search_that_can_find_nothing_is_refused(self, api, q, said):
+        refused = api.get("operators/", q=q)
+        assert (refused.status_code, refused.json()["where"]) == (400, "q")
+        assert refused.json()["error"].startswith(said)
+        assert api.get("operators/", q="relu route:tvm").json()["count"] == 0, "nobody has won by it yet"
+
+    @pytest.mark.parametrize(
         "query",
         [
             {"limit": "0"}, {"limit": "201"}, {"limit": "x"}, {"limit": "9" * 30}, {"offset": "-1"},

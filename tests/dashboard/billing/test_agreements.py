@@ -308,7 +308,7 @@ class TestRulesThatChange:
         old = agreement(lookup(64)[0])
         assert agreement(lookup(64)[0])["id"] == old["id"], "the same is agreed on again: prolonged"
         dearer = PriceRule(name="dearer", currency="EUR", per_hit_micros=20_000)
-        pricelist.change(rule.line, dearer, {"actor": "tests"})
+        pricelist.change(rule, dearer, {"actor": "tests"})
         rules.forget()
         new = agreement(lookup(64)[0])
         assert new["id"] != old["id"] and new["per_use_micros"] == 20_000

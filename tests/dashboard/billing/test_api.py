@@ -1,11 +1,18 @@
 """Billing over REST: tenants apart, what is refused, and the same figures as the pages."""
 
-import pytest
+import time
+from datetime import timedelta
+from unittest import mock
 
-from catalog.models import AuditEntry
+import pytest
+from django.utils import timezone
+
+from catalog.models import AuditEntry, Usage
 from catalog.people.keys import create_api_key
+from catalog.usage.draining import drain_journal
 from dashboard.billing import selectors
 from dashboard.billing.models import Account, LedgerEntry, PriceRule
+from dashboard.billing.trying import SEEN_FOR
 from tests.conftest import Api
 
 
@@ -101,15 +108,22 @@ def test_what_is_not_understood_is_refused(host, busy, query):
     assert answer.json()["error"]
 
 
+def put_in_force(host, path, body):
+    """As a program does: tried first, then sent again with what that said."""
+    tried = host.post(path, body | {"dry_run": True})
+    assert tried.status_code == 200, tried.json()
+    return host.post(path, body | {"confirm": tried.json()["confirm"]})
+
+
 def test_a_rules_life(host, tenant):
     body = {
         "name": "Conv", "currency": "EUR", "op_type": "Conv", "per_hit_micros": 10_000, "mode": "withhold",
         "organisation": tenant.pk, "tiers": [{"from_hit": 10, "per_hit_micros": 5_000}],
     }  # fmt: skip
-    made = host.post("billing/rules", body)
+    made = put_in_force(host, "billing/rules", body)
     assert made.status_code == 201, made.json()
     line = made.json()["line"]
-    changed = host.post(f"billing/rules/{line}", body | {"per_hit_micros": 20_000})
+    changed = put_in_force(host, f"billing/rules/{line}", body | {"per_hit_micros": 20_000})
     assert (changed.status_code, changed.json()["version"]) == (201, 2)
     versions = host.get(f"billing/rules/{line}").json()
     assert [one["per_hit_micros"] for one in versions] == [20_000, 10_000]
@@ -120,6 +134,70 @@ def test_a_rules_life(host, tenant):
     actions = AuditEntry.objects.filter(action__startswith="billing").order_by("pk")
     assert [row.action for row in actions] == ["billing.rule.add", "billing.rule.change", "billing.rule.end"]
     assert AuditEntry.objects.count() == 3
+    ended = host.post(f"billing/rules/{line}", body)
+    assert (ended.status_code, ended.json()["error"]) == (400, "This rule has ended: add a new one.")
+
+
+class TestConfirming:
+    BODY = {"name": "Relus", "currency": "EUR", "op_type": "Relu", "per_hit_micros": 10_000,
+            "tiers": [{"from_hit": 3, "per_hit_micros": 5_000}]}  # fmt: skip
+
+    @pytest.fixture(autouse=True)
+    def three_hits_last_month(self, ask, put):
+        put(1, "tvm", 2.0, method="compiler")
+        for _ in range(3):
+            ask(1)
+        drain_journal()
+        Usage.objects.update(served_at=timezone.now().replace(day=1) - timedelta(days=2))
+
+    def test_a_price_that_nobody_confirmed_is_refused_with_what_it_would_have_cost(self, host, organisation):
+        refused = host.post("billing/rules", self.BODY)
+        said = refused.json()
+        assert (refused.status_code, said["where"]) == (409, "confirm")
+        assert "it would have charged 0.0250 EUR for 3 hits of 1 organisation" in said["error"]
+        tried = said["tried"]
+        assert (tried["holds_for"], tried["everybody"], tried["begins"]) == ("", 1, None)
+        seen = {
+            name: tried["preview"][name] for name in ("hits", "organisations", "charged_micros", "currency")
+        }
+        assert seen == {"hits": 3, "organisations": 1, "charged_micros": 25_000, "currency": "EUR"}
+        paying = {"organisation": organisation.name, "hits": 3, "charged_micros": 25_000, "currency": "EUR"}
+        assert tried["preview"]["by_organisation"] == [paying]
+        assert not PriceRule.objects.exists()
+        assert host.post("billing/rules", self.BODY | {"confirm": tried["confirm"]}).status_code == 201
+
+    def test_trying_one_says_the_same_and_changes_nothing(self, host):
+        tried = host.post("billing/rules", self.BODY | {"dry_run": True})
+        again = host.post("billing/rules", self.BODY)
+        assert {**tried.json(), "confirm": ""} == {**again.json()["tried"], "confirm": ""}
+        assert not PriceRule.objects.exists() and not AuditEntry.objects.exists()
+
+    def test_only_what_was_tried_is_confirmed(self, host):
+        confirm = host.post("billing/rules", self.BODY).json()["tried"]["confirm"]
+        for other in ({"per_hit_micros": 10_001}, {"op_type": ""}, {"mode": "withhold"}, {"confirm": "yes"}):
+            refused = host.post("billing/rules", self.BODY | {"confirm": confirm} | other)
+            assert refused.status_code == 409 and "is not what was tried" in refused.json()["error"], other
+        with mock.patch("time.time", return_value=time.time() + SEEN_FOR.total_seconds() + 1):
+            assert host.post("billing/rules", self.BODY | {"confirm": confirm}).status_code == 409
+        Usage.objects.update(lookups=1000)  # it would have cost more than was seen
+        assert host.post("billing/rules", self.BODY | {"confirm": confirm}).status_code == 409
+        assert not PriceRule.objects.exists()
+
+    def test_a_version_is_confirmed_against_the_one_that_it_follows(self, host):
+        path = f"billing/rules/{put_in_force(host, 'billing/rules', self.BODY).json()['line']}"
+        dear, free = self.BODY | {"per_hit_micros": 99}, self.BODY | {"mode": "free"}
+        confirm = host.post(path, dear).json()["tried"]["confirm"]
+        assert put_in_force(host, path, free).status_code == 201  # by somebody else, meanwhile
+        assert host.post(path, dear | {"confirm": confirm}).status_code == 409
+        assert PriceRule.objects.order_by("-version")[0].mode == "free"
+
+    def test_the_page_takes_what_rest_said_and_the_other_way_round(self, host, client, admin_user):
+        confirm = host.post("billing/rules", self.BODY).json()["tried"]["confirm"]
+        client.force_login(admin_user)
+        form = {"name": "Relus", "currency": "EUR", "op_type": "Relu", "per_hit": "0.01", "tiers": "3 0.005",
+                "mode": "prompt", "priority": "0"}  # fmt: skip
+        assert client.post("/billing/prices/new/", form | {"confirm": confirm}).status_code == 302
+        assert PriceRule.objects.get().per_hit_micros == 10_000
 
 
 @pytest.mark.parametrize(
@@ -157,7 +235,6 @@ def test_credit_by_hand(host, tenant):
 
 def test_the_api_says_what_the_pages_read(host, busy):
     from django.db.models import Q
-    from django.utils import timezone
 
     today = timezone.now().date()
     (money,) = selectors.totals(Q(), today, today)

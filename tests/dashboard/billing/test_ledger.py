@@ -153,7 +153,7 @@ class TestRules:
 
         rules.forget()
         ask(64)
-        second = pricelist.change(first.line, PriceRule(**says), by)
+        second = pricelist.change(first, PriceRule(**says), by)
         rules.forget()
         ask(64)
         ask(64)
@@ -170,9 +170,7 @@ class TestRules:
         rules.forget()
         assert ask(64).results[0].terms is None
         with pytest.raises(RequestError, match="has ended"):
-            pricelist.change(
-                rule.line, PriceRule(name="r", currency="EUR", per_hit_micros=10), {"actor": "t"}
-            )
+            pricelist.change(rule, PriceRule(name="r", currency="EUR", per_hit_micros=10), {"actor": "t"})
 
     def test_what_begins_later_waits(self, ask, put, price):
         from datetime import timedelta

@@ -126,8 +126,13 @@ def put_in_force(host, path, rule):
     """As somebody does: try it, look, and confirm exactly that."""
     tried = host.post(path, rule)
     assert tried.status_code == 200, text_of(tried)
-    (seen,) = re.findall(r'name="seen" value="([^"]+)"', tried.content.decode())
-    return host.post(path, rule | {"seen": seen})
+    return host.post(path, rule | {"confirm": confirm_of(tried)})
+
+
+def confirm_of(tried):
+    """What the button under a price that was tried confirms."""
+    (confirm,) = re.findall(r'name="confirm" value="([^"]+)"', tried.content.decode())
+    return confirm
 
 
 def test_a_rule_is_added_changed_and_ended_and_every_version_is_kept(host):
@@ -144,7 +149,7 @@ def test_a_rule_is_added_changed_and_ended_and_every_version_is_kept(host):
     assert host.post(f"{path}end/").status_code == 302
     assert PriceRule.objects.filter(until_at=None).count() == 0
     assert "has ended" in text_of(host.get(path))
-    assert put_in_force(host, path, RULE).status_code == 400  # an ended rule stays ended
+    assert host.post(path, RULE).status_code == 400  # an ended rule stays ended
     assert set(AuditEntry.objects.values_list("action", flat=True)) >= {
         "billing.rule.add",
         "billing.rule.change",
@@ -179,13 +184,13 @@ def test_a_price_counts_only_after_it_was_seen_what_it_would_have_cost(host, ten
     seen = {}
     for name, rule in (("cheap", RULE), ("dear", dear)):
         tried = host.post(path, rule)
-        seen[name] = re.findall(r'name="seen" value="([^"]+)"', tried.content.decode())[0]
+        seen[name] = confirm_of(tried)
     text = text_of(tried)
     assert "costs 9,999.00 EUR" in text and "it holds for every organisation , 2 today" in text
-    again = host.post(path, dear | {"seen": seen["cheap"]})  # what was looked at was another price
+    again = host.post(path, dear | {"confirm": seen["cheap"]})  # what was looked at was another price
     assert "the price was changed after it was tried" in text_of(again)
     assert not PriceRule.objects.exists()
-    assert host.post(path, dear | {"seen": seen["dear"]}).status_code == 302
+    assert host.post(path, dear | {"confirm": seen["dear"]}).status_code == 302
     assert PriceRule.objects.get().per_hit_micros == 9_999_000_000
 
 

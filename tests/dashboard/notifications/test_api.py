@@ -99,6 +99,7 @@ def test_another_persons_and_another_organisations_do_not_exist(world, ours):
         ({"subject": "filter", "channels": ["smoke"]}, 400),
         ({"subject": "filter", "digest": None}, 400),
         ({"subject": "filter", "filters": {"q": "a\tb\u202e"}}, 400),
+        ({"subject": "filter", "filters": {"q": "conv route:tvmm"}}, 400),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(ours, given, status):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 from django.test import Client
 
-from catalog.models import Job, Organisation
+from catalog.models import Job, Organisation, Role
+from catalog.people.keys import create_api_key
+from catalog.people.own_keys import scopes_within
+from catalog.viewing import MAY
+from tests.conftest import Api
 from tests.dashboard.factory import Factory
 from tests.dashboard.kernels import gallery
 from tests.dashboard.people import member_client
@@ -39,6 +44,19 @@ def test_nobody_finds_what_is_another_organisations(catalogue: Factory) -> None:
     mine = Job.objects.order_by("pk")[0]
     assert not [title for kind, title in found(stranger, mine.name) if kind in ("job", "model")]
     assert found(stranger, "audit") == found(stranger, "tariff") == []
+
+
+def test_who_sets_prices_is_the_same_by_page_search_and_rest(organisation: Organisation) -> None:
+    tenant = Organisation.objects.create(name="Tenant")
+    for owner, role in product((organisation, tenant), Role):
+        allowed = owner == organisation and role in (Role.BILLING, Role.ADMIN)
+        client = member_client(owner, role)
+        assert client.get("/billing/prices/new/").status_code == (200 if allowed else 403), role
+        assert (("page", "Prices") in found(client, "tariff")) == allowed, role
+        assert (("action", "New price") in found(client, "new price")) == allowed, role
+        scopes = scopes_within(MAY[role])
+        key = create_api_key(owner, role, scopes)[1]
+        assert (Api(key).get("billing/rules").status_code == 200) == allowed, role
 
 
 def test_the_navigation_has_four_groups_says_how_many_kernels_wait_and_marks_one_page(

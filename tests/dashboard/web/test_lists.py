@@ -12,6 +12,7 @@ from django.test import Client
 
 from catalog import models as c
 from catalog.selectors import listing
+from catalog.selectors.jobs import WITHHELD
 from catalog.viewing import Viewer
 from tests.dashboard.factory import Factory
 
@@ -34,7 +35,7 @@ def test_a_key_is_found_by_its_beginning(catalogue: Factory) -> None:
 
 
 def test_a_status_gives_the_operators_that_show_it(catalogue: Factory) -> None:
-    for status in listing.STATUSES:
+    for status in set(listing.STATUSES) - {WITHHELD}:  # nothing has a price here: tests/dashboard/billing
         filters = listing.OperatorFilters(status=status)
         operators = list(listing.operators(filters, HOST))
         assert operators, status
@@ -188,7 +189,8 @@ def test_a_digest_is_found_without_its_prefix(catalogue: Factory) -> None:
         ("/operators/?status=Nope", "There is no status “Nope”: it is one of"),
         ("/operators/?op_type=Nope", "There is no operator type “Nope”"),
         ("/operators/?dtype=half", "There is no element type “half”"),
-        ("/operators/?q=conv route:tvmm", "There is no route “tvmm”: it is one of eager,"),
+        ("/operators/?q=conv route:tvmm", "There is no route “tvmm”: did you mean tvm?"),
+        ("/queues/collect/?q=route:zzz", "There is no route “zzz”: there are eager, onnxruntime,"),
         ("/explorations/?q=conv stride=2", "“stride=2” finds nothing: sizes are asked for as dim&gt;=1024"),
         ("/operators/?page=99", "There is no page “99”: this is page 1."),
         ("/queues/collect/?reason=x", "There is no reason “x”: it is one of"),

@@ -98,6 +98,8 @@ def test_operators_are_searched_in_any_writing(at_service):
     found = json.loads(at_service("search", "add", "1000", "--json"))
     assert [one["key"] for one in found["results"]] == [add_operator().key] and found["count"] == 1
     assert "knows no such operator" in at_service("search", "softmax 7x7", code=1)
+    with pytest.raises(CallerError, match=r"There is no route “tvmm”: did you mean tvm\?"):
+        at_service("search", "add", "route:tvmm")
 
 
 def test_many_at_once(at_service, tmp_path):
