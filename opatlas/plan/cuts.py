@@ -38,7 +38,7 @@ def worth_their_cuts(
     stays = {at for at in chosen if isinstance(at, tuple) or at in fixed}
     if len(stays) == len(chosen):
         return dict(chosen)
-    line = _Line(graph, chosen, left_us, borders, costs, stays)
+    line = _StepOrder(graph, chosen, left_us, borders, costs, stays)
     ways = [frozenset(chosen), *(line.kept(share) for share in CHEAPER), frozenset(stays)]
     best = min(
         dict.fromkeys(ways),
@@ -67,7 +67,7 @@ def _us(
     return math.fsum(each())
 
 
-class _Line:
+class _StepOrder:
     """Nodes in the order in which they run, a fused kernel at the place of its last."""
 
     def __init__(
