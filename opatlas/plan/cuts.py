@@ -21,7 +21,7 @@ from opatlas.plan.borders import Borders
 from opatlas.plan.making import NodeChoice, PlannedGraph, needed_nodes, with_kernels
 from opatlas.plan.plan import ByFramework, ByKernel
 
-CHEAPER = (1.0, 0.5, 0.25)
+CHEAPER = (1.0, 0.5)
 """What a value that is alive at a cut counts, of what bringing it over costs."""
 
 
