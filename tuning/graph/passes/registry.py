@@ -13,8 +13,8 @@ from tuning.graph.passes.layout import laid_out_where_faster
 FUSION = "fusion"
 """The pass that needs to know what may be fused."""
 LAYOUT = "layout"
-"""The pass that needs to know what may run channels-last, by itself or fused, and that takes the model and its
-bodies together; the others take each for itself."""
+"""The pass that needs to know what may run channels-last, by itself or fused, and that takes the model and
+its bodies together; the others take each for itself."""
 PASSES: Mapping[str, PlanPass] = {
     "kernels": best_kernels,
     FUSION: fused_where_faster,
