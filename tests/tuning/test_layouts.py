@@ -19,6 +19,7 @@ from catalog.best.publishing import publish as publish_result
 from catalog.models import Miss, Model, Operator
 from catalog.registry import register_operator
 from opatlas.graph.channels_last import ChannelsLast
+from opatlas.graph.fused import fused
 from opatlas.graph.laid_model import LaidOutGraph
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.structure import structure_of
@@ -39,6 +40,8 @@ from tuning.graph.layout.names import NHWC, ROW_MAJOR
 pytestmark = pytest.mark.django_db
 PASSES = ["kernels", "layout"]
 SHAPE = (1, 8, 14, 14)
+REORDER_US = 2.0 + 2 * 4 * 8 * 14 * 14 / 2_000
+"""At each end, of 12.5 kB read and written, which nobody has timed."""
 
 
 def pictures() -> bytes:
@@ -88,6 +91,34 @@ def form(*nodes: int) -> Any:
     return found.placed.operator
 
 
+def as_one(*nodes: int) -> Any:
+    """In row-major."""
+    graph = ModelGraph(pictures())
+    parts = [placed(graph)[node] for node in nodes]
+    return fused(parts, parts[-1].outputs).operator
+
+
+def test_nodes_are_fused_only_channels_last_where_that_takes_less(
+    api: Any, given: Model, known: None, publish: Any
+) -> None:
+    """As one in row-major the first two take longer than apart; `gains` says what the joint choice saves."""
+    publish(as_one(0, 1), "tvm", 0.5)
+    publish(form(0), "tvm", 1.0)
+    publish(form(0, 1), "tvm", 4.0)
+    passes = ["kernels", "fusion", "layout"]
+    body = api.post("plans", {"model": given.pk, "passes": passes}).json()
+    plan = ModelPlan.from_json(body["plan"])
+    assert plan.nhwc == ChannelsLast(((0, 1),))
+    check_plan(plan, LaidOutGraph(ModelGraph(pictures()), plan.nhwc), given.target.key, given.setting.key)
+    assert body["predicted_us"] == pytest.approx(25 + 100 + 2 * REORDER_US)
+    assert (body["gains"]["fusion"], body["gains"]["layout"]) == (
+        1,
+        pytest.approx(250 / body["predicted_us"]),
+    )
+    for fewer in (["kernels", "fusion"], PASSES):
+        assert api.post("plans", {"model": given.pk, "passes": fewer}).json()["predicted_us"] == 250.0
+
+
 def test_operators_run_channels_last_where_the_whole_takes_less(
     api: Any, given: Model, known: None, publish: Any
 ) -> None:
@@ -97,8 +128,7 @@ def test_operators_run_channels_last_where_the_whole_takes_less(
     plan = ModelPlan.from_json(body["plan"])
     assert plan.nhwc == ChannelsLast(((0,), (1,), (2,)))
     check_plan(plan, LaidOutGraph(ModelGraph(pictures()), plan.nhwc), given.target.key, given.setting.key)
-    # A reorder at each end, of 12.5 kB read and written, which nobody has timed.
-    reorders_us = 2 * (2.0 + 2 * 4 * 8 * 14 * 14 / 2_000)
+    reorders_us = 2 * REORDER_US
     assert body["predicted_us"] == pytest.approx(25 + 50 + 25 + reorders_us)
     assert body["estimated_us"] == pytest.approx(reorders_us)
     assert (body["default_us"], body["unknown_nodes"]) == (300.0, 0)
@@ -196,12 +226,16 @@ def test_a_structure_that_contradicts_its_operators_has_no_layouts(
         assert answer.status_code in (200, 201), answer.json()
 
 
+@pytest.mark.parametrize("passes", [PASSES, ["kernels", "fusion", "layout"]])
 def test_planning_two_thousand_operators_takes_two_seconds_at_most(
-    given: Model, known: None, publish: Any
+    passes: list[str], given: Model, known: None, publish: Any
 ) -> None:
-    """Of a processor, when all costs are known."""
+    """Of a processor, when all costs are known; what is fused is made of a few operators again and again."""
     publish(form(0), "tvm", 4.0)
     publish(form(1), "tvm", 2.0)
+    for nodes in ((0, 1), (1, 2), (0, 1, 2)):
+        publish(as_one(*nodes), "tvm", 0.8)
+        publish(form(*nodes), "tvm", 1.25)
     nodes = [helper.make_node("Conv", ["v0", "w"], ["v1"], pads=[1, 1, 1, 1])]
     for at in range(1, 1000):
         nodes.append(helper.make_node("Relu", [f"v{at}"], [f"r{at}"]))
@@ -211,5 +245,6 @@ def test_planning_two_thousand_operators_takes_two_seconds_at_most(
     made.ir_version = 10
     structure = structure_of(ModelGraph(made.SerializeToString()))
     start = time.process_time()
-    found = planning.make_plan(structure, given.target, given.setting, given.organisation, PASSES)
+    found = planning.make_plan(structure, given.target, given.setting, given.organisation, passes)
     assert time.process_time() - start < 2 and found.plan.nhwc.nodes == 1999
+    assert any(len(unit) == 3 for unit in found.plan.nhwc.units) == ("fusion" in passes)
