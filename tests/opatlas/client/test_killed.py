@@ -34,8 +34,8 @@ from tests.services import free_port
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 15.0
-"""Beyond what any step may take: a client gives a service up after five seconds."""
+WAIT_S = 60.0
+"""Beyond what any step may take on a busy host: a client gives a service up after twenty seconds."""
 
 
 class KillableService:
@@ -89,7 +89,8 @@ def job(service, tmp_path):
     made = []
 
     def make(**options):
-        options = {"setting": Setting(threads=1), "accepts": {}, "cache": tmp_path / "cache"} | options
+        given = {"setting": Setting(threads=1), "accepts": {}, "cache": tmp_path / "cache", "timeout_s": 20.0}
+        options = given | options
         made.append(Client(service.url, service.key, **options))
         return made[-1]
 
