@@ -210,6 +210,6 @@ def test_planning_two_thousand_operators_takes_two_seconds_at_most(
     made = making.model(nodes, {"v0": SHAPE}, ["v1000"], {"w": weight})
     made.ir_version = 10
     structure = structure_of(ModelGraph(made.SerializeToString()))
-    start = time.process_time()
+    start = time.thread_time()
     found = planning.make_plan(structure, given.target, given.setting, given.organisation, PASSES)
-    assert time.process_time() - start < 2 and found.plan.nhwc.nodes == 1999
+    assert time.thread_time() - start < 2 and found.plan.nhwc.nodes == 1999

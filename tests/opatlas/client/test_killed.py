@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dashboard.run.stack import free_port
 from opatlas.client import Client, RestOfModel, usage
 from opatlas.client.cache.store import EntryStore
 from opatlas.client.service import rest
@@ -30,7 +31,6 @@ from tests.databases import ROOT, new_sqlite
 from tests.opatlas.client.forking import fork
 from tests.opatlas.client.killable import KNOWN, LOADABLE, UNKNOWN, at_entry, at_exit, die
 from tests.opatlas.load.kernels import add_operator
-from tests.services import free_port
 
 pytestmark = pytest.mark.slow
 

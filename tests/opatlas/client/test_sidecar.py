@@ -593,7 +593,7 @@ def test_it_needs_a_login(tmp_path):
     environment = {"OPATLAS_KEY": "", "OPATLAS_CONFIG": str(tmp_path), "OPATLAS_CACHE": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-m", "opatlas.cli", "sidecar"],
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=60,
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.returncode == 2 and "needs a login" in done.stderr and done.stderr.count("\n") == 1
 

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from dashboard.run.stack import free_port
 from opatlas.identity import Setting
-from tests.services import free_port
 from tests.tuning import fakes
 from tests.tuning.live import LONG_S, Live, children, kill_session, live, look_up, session_members
 
