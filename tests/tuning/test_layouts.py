@@ -196,6 +196,7 @@ def test_a_structure_that_contradicts_its_operators_has_no_layouts(
         assert answer.status_code in (200, 201), answer.json()
 
 
+@pytest.mark.timing
 def test_planning_two_thousand_operators_takes_two_seconds_at_most(
     given: Model, known: None, publish: Any
 ) -> None:
