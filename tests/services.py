@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from dashboard.run.stack import free_port
 from tests.databases import ROOT, kept, migrate, migrated_sqlite
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ NOT_TESTED = "NOT TESTED, a program is missing"
 """Begins the reason of every test skipped for want of a server; the terminal summary looks for it."""
 
 _UNPRIVILEGED = ("postgres", "nobody")
-_START_S = 30.0
+_START_S = 120.0
 
 
 class MissingProgram(Exception):
@@ -55,12 +56,6 @@ def postgres_folder() -> Path | None:
         return found[-1].parent
     initdb = shutil.which("initdb")
     return Path(initdb).resolve().parent if initdb else None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class PrivatePostgres:

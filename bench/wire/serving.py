@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from dashboard.run.stack import ROOT
-from tests.services import free_port
+from dashboard.run.stack import ROOT, free_port
 
 WITHOUT_LIMITS = {f"OPATLAS_RATE_{name}": "1000000000/min" for name in ("LOOKUP", "ADDRESS", "API")}
 """Counted all the same, and never used up."""

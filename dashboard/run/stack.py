@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -26,6 +27,7 @@ from catalog.conf import conf as catalog_conf
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_GRACE_S = 15.0
+_PORTS = range(20_000, 32_000)
 _LIBC = ctypes.CDLL(None)  # loaded here: nothing may be imported between fork and exec
 _PR_SET_PDEATHSIG = 1
 
@@ -40,10 +42,11 @@ def _end_with_parent() -> None:
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on at present."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port on 127.0.0.1 that nobody has at present. None of those that the system hands out by itself:
+    before a server listens there, somebody else's connection could have come from it."""
+    while not port_is_free(port := _PORTS[secrets.randbelow(len(_PORTS))]):
+        pass
+    return port
 
 
 def port_is_free(port: int) -> bool:
@@ -173,7 +176,7 @@ class Stack(AbstractContextManager["Stack"]):
     def start_courier(self) -> Process:
         return self._start("courier", [sys.executable, "manage.py", "courier"])
 
-    def _wait_until_up(self, timeout_s: float = 30.0) -> None:
+    def _wait_until_up(self, timeout_s: float = 90.0) -> None:
         """Return once the web server answers; raises StackError when it ends or stays silent."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -44,7 +44,7 @@ def run(tree: Path, program: str, **variables: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -22,14 +22,14 @@ from typing import Any
 import psycopg
 
 from dashboard.run import supervising
-from dashboard.run.stack import Process, Stack
+from dashboard.run.stack import Process, Stack, free_port
 from dashboard.run.supervising import Supervisor
 from tests.chaos.hearing import Hearer
 from tests.chaos.relay import Relay
 from tests.chaos.uploading import MEMORY_MIB, MOST_NODES
 from tests.dashboard.webhooks.receiver import receiving
 from tests.databases import ROOT
-from tests.services import PrivatePostgres, PrivateRedis, free_port
+from tests.services import PrivatePostgres, PrivateRedis
 from tests.tuning.live import SHORT
 
 HERE, THERE = "10.213.77.1", "10.213.77.2"

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dashboard.run.stack import free_port
 from tests.catalog import making
 from tests.databases import ROOT
 from tests.docs.service import until
-from tests.services import MissingProgram, free_port
+from tests.services import MissingProgram
 
 SETUP = """
 import django; django.setup()

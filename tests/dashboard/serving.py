@@ -44,7 +44,9 @@ def headless(path: str) -> Iterator[Any]:
     # Playwright's synchronous interface runs an event loop in this thread; Django's ORM asks for none.
     with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
         environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
-        browser = playwright.chromium.launch(executable_path=path, args=list(_CHROMIUM_FLAGS))
+        browser = playwright.chromium.launch(
+            executable_path=path, args=list(_CHROMIUM_FLAGS), timeout=120_000
+        )
         try:
             yield browser
         finally:
@@ -66,7 +68,7 @@ def follow(page: Any, what: Any) -> None:
         what.click()
 
 
-def until(page: Any, expression: str, timeout_s: float = 20.0) -> None:
+def until(page: Any, expression: str, timeout_s: float = 60.0) -> None:
     """Wait until an expression holds in a page. Playwright's own waiting evaluates text within the page,
     which the content security policy forbids."""
     deadline = time.monotonic() + timeout_s

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dashboard.run.stack import free_port
 from tests.databases import ROOT, new_sqlite
-from tests.services import free_port
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ def running(home: Path, **environment: str) -> Iterator[Service]:
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.communicate(timeout=40)
+            process.communicate(timeout=120)
         finally:
             process.kill()
 

@@ -25,12 +25,12 @@ from typing import Any
 import onnx
 import pytest
 
+from dashboard.run.stack import free_port
 from tests.databases import ROOT
 from tests.distribution.tree import copy_everything, plain_environment, run
 from tests.docs.reading import Block, blocks
 from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, until, what_make_runs
 from tests.opatlas.dynamo.installed import installed_at
-from tests.services import free_port
 from tests.tuning.graph.making import relu
 
 ALONE = (pytest.mark.alone, pytest.mark.slow, pytest.mark.xdist_group("tests/docs"))  # one service

@@ -22,12 +22,12 @@ from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import CommandError, call_command, get_commands, load_command_class
 
+from dashboard.run.stack import free_port
 from tests.compatibility.old_home import unpack
 from tests.configuring import configured
 from tests.databases import ROOT
 from tests.docs.reading import PAGES, commands, spans
 from tests.docs.service import Service, until, what_make_runs
-from tests.services import free_port
 
 
 class Typed:
@@ -195,7 +195,7 @@ def web_node(typed: Typed, command: str) -> None:
         until(lambda: answers(f"http://127.0.0.1:{port}/healthz"), "the web node")
     finally:
         node.terminate()
-        node.wait(20)
+        node.wait(60)
 
 
 def answers(url: str) -> bool:

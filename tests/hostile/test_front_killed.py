@@ -15,7 +15,7 @@ from dashboard.run.stack import Stack
 from tests.catalog import making
 from tests.hostile.conftest import by_day_on, deploy, deployment  # noqa: F401
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
 THREADS, WITHIN_S = 4, 1.0
 BETWEEN_S = 0.002

@@ -52,7 +52,7 @@ def test_a_key_twice_is_refused_by_every_operation(api_with, monkeypatch, instal
     b'{"a": %b1%b, "b": 1, "b": 2}' % (b"[" * 200, b"]" * 200),
 ], ids=["many keys", "many objects", "deep"])  # fmt: skip
 def test_finding_it_takes_no_longer_than_reading(body):
-    began = time.process_time()
+    began = time.thread_time()
     with pytest.raises(RequestError, match="twice in one object"):
         parse_json(body)
-    assert time.process_time() - began < 2  # comparing each key with each other one took a minute
+    assert time.thread_time() - began < 2  # comparing each key with each other one took a minute

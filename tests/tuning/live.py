@@ -26,6 +26,8 @@ from tests.databases import ROOT, new_sqlite
 
 T = TypeVar("T")
 
+LONG_S = 120.0
+"""What happens at all happens within this, on any host."""
 SHORT = {
     "OPATLAS_LEASE_S": "2",
     "OPATLAS_TICK_S": "0.2",
@@ -72,14 +74,14 @@ class Live:
         self.workers.append(worker)
         return worker
 
-    def wait_warm(self, count: int = 1, timeout_s: float = 40.0) -> Any:
+    def wait_warm(self, count: int = 1, timeout_s: float = LONG_S) -> Any:
         """The first of the warm workers, once there are so many."""
         from tuning.models import Worker
 
         warm = Worker.objects.filter(warm=True, stopped_at=None)
         return self.wait_for(lambda: warm.count() >= count and warm.first(), "warm workers", timeout_s)
 
-    def wait_for(self, condition: Callable[[], T], what: str, timeout_s: float = 40.0) -> T:
+    def wait_for(self, condition: Callable[[], T], what: str, timeout_s: float = LONG_S) -> T:
         """Poll until the condition holds; fails with the workers' last words."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

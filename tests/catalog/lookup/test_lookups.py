@@ -245,24 +245,27 @@ def test_hits_cost_one_statement_and_misses_a_constant_number(ask, put, django_a
 
 @pytest.mark.django_db(transaction=True)
 class TestWaiting:
-    def test_it_answers_as_soon_as_the_result_is_published(self, ask, put, place_of):
+    def test_it_answers_as_soon_as_the_result_is_published(self, ask, put, place_of, monkeypatch):
         from django.db import connection
 
         place_of(64)
+        slept = []
 
-        def publish_later():
+        def publish():
             try:
                 put(64, "eager", 1.0)
             finally:
                 connection.close()
 
-        later = threading.Timer(0.3, publish_later)
-        later.start()
-        try:
-            result = only(ask(64, wait_s=20.0))
-        finally:
-            later.join()
-        assert result.status == "hit"
+        def published_meanwhile(seconds):
+            slept.append(seconds)
+            somebody_else = threading.Thread(target=publish)
+            somebody_else.start()
+            somebody_else.join()
+
+        monkeypatch.setattr("time.sleep", published_meanwhile)
+        result = only(ask(64, wait_s=20.0))
+        assert result.status == "hit" and len(slept) == 1
         assert Miss.objects.get().waited_until > timezone.now()
 
     def test_what_was_found_before_and_what_comes_one_by_one_is_all_answered(self, ask, put, monkeypatch):

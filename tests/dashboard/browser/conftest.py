@@ -37,7 +37,7 @@ def open_window(chromium: Any, url: str, **options: Any) -> Watched:
     context = chromium.new_context(base_url=url, **({"reduced_motion": "reduce"} | options))
     context.add_init_script(_LISTEN)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     watched = Watched(page)
     page.on(
         "console",

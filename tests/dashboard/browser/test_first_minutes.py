@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.browser.conftest import open_window
-from tests.dashboard.serving import copied, log_in, serving
+from tests.dashboard.serving import copied, follow, log_in, serving
 from tests.tuning.live import Live
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
@@ -29,7 +29,7 @@ def test_from_the_login_to_the_first_result(live_service: Live, chromium: Any) -
 
         # An empty overview tells how to begin.
         assert "The map is empty" in page.locator("h1").inner_text()
-        page.get_by_role("button", name="Make my key and put it in").click()
+        follow(page, page.get_by_role("button", name="Make my key and put it in"))
         page.wait_for_selector("#steps-title")
         asked = page.locator("#ask-first").inner_text()
         assert "Bearer opk_" in asked and "$OPATLAS_KEY" not in asked

@@ -22,7 +22,7 @@ SOFTMAX = parse_operator({"op": "Softmax", "inputs": [{"shape": [64, 200], "dtyp
 
 def logged_in(browser: Any, url: str, name: str) -> Any:
     page = browser.new_context(base_url=url, reduced_motion="reduce").new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     log_in(page, name)
     return page
 
@@ -65,7 +65,7 @@ def test_submit_measure_approve_win_or_lose_and_revoke(live_service: Live, chrom
             again = ada.get_by_role("button", name="Evaluate again")
             if not again.count():
                 break
-            again.click()
+            follow(ada, again)
         ada.wait_for_selector(".state-line .badge >> text=awaiting approval", timeout=180_000)
         evidence = ada.locator("main").inner_text()
         assert "Softmax" in evidence and "allowed" in evidence

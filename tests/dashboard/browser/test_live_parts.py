@@ -21,7 +21,7 @@ def page(chromium: Any, live_server: Any) -> Iterator[Any]:
     User.objects.create_superuser("admin", password="admin")
     context = chromium.new_context(base_url=live_server.url, reduced_motion="reduce", color_scheme="light")
     opened = context.new_page()
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(60_000)
     wrong: list[str] = []
     opened.on(
         "console", lambda m: wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None

@@ -43,7 +43,7 @@ class Mailbox:
 @contextmanager
 def mail_server() -> Iterator[tuple[Mailbox, int]]:
     mailbox = Mailbox()
-    controller = Controller(mailbox, hostname="127.0.0.1", port=free_port())
+    controller = Controller(mailbox, hostname="127.0.0.1", port=free_port(), ready_timeout=60.0)
     controller.start()
     try:
         yield mailbox, controller.port

@@ -19,6 +19,8 @@ from dashboard.webhooks import guard
 from opatlas.conf import read
 from tests.dashboard.webhooks.receiver import Receiver, answering, plain, receiving, self_signed, silent
 
+LONG_S = 20.0
+"""By then whoever is not answered to the end has been given up, on any host."""
 PRIVATE = [
     "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
     "100.64.0.1", "100.127.255.254", "192.0.0.8", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.7",
@@ -374,18 +376,18 @@ def test_huge_answer_is_read_no_further_than_needed(receiver: Receiver) -> None:
 
 
 def test_silent_receiver_is_given_up(receiver: Receiver) -> None:
-    receiver.answer = silent(20)
+    receiver.answer = silent(2 * LONG_S)
     began = time.monotonic()
     reply = guard.post(receiver.url, b"{}", {}, timeout_s=0.5)
     assert reply.status is None and "No answer within" in reply.error
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < LONG_S
 
 
 def test_headers_that_drip_are_cut_off(receiver: Receiver) -> None:
     """Each read gets its byte in time; the whole has its own bound."""
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
-        for byte in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000:
+        for byte in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000:  # for some minutes
             handler.wfile.write(bytes([byte]))
             handler.wfile.flush()
             time.sleep(0.2)
@@ -394,22 +396,22 @@ def test_headers_that_drip_are_cut_off(receiver: Receiver) -> None:
     began = time.monotonic()
     reply = guard.post(receiver.url, b"{}", {}, timeout_s=1.0)
     assert reply.status is None and "No answer" in reply.error
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < LONG_S
 
 
 def test_body_that_drips_does_not_undo_the_status(receiver: Receiver) -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         plain(handler, 202, headers={"Content-Length": "1000"})
-        for _ in range(60):
+        for _ in range(300):
             handler.wfile.write(b"x")
             handler.wfile.flush()
             time.sleep(0.2)
 
     receiver.answer = drip
     began = time.monotonic()
-    reply = guard.post(receiver.url, b"{}", {}, timeout_s=1.0)
+    reply = guard.post(receiver.url, b"{}", {}, timeout_s=3.0)
     assert reply.ok and reply.status == 202
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < LONG_S
 
 
 def test_tls_handshake_that_never_comes_is_cut_off(configure: Any) -> None:
@@ -420,7 +422,7 @@ def test_tls_handshake_that_never_comes_is_cut_off(configure: Any) -> None:
         began = time.monotonic()
         reply = guard.post(f"https://127.0.0.1:{port}/", b"{}", {}, timeout_s=1.0)
     assert reply.status is None and reply.error
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < LONG_S
 
 
 def test_answer_that_is_no_http_is_said(configure: Any) -> None:

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from opatlas.client import Client, RestClient, ServiceError
+from opatlas.client.predict import predicting
 from opatlas.identity import Operator, Setting, detect_target
 from opatlas.load.signing import new_key
 from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here
 from tests.opatlas.load.kernels import ADD, PREPARED_ADD, add_operator, build
+
+
+@pytest.fixture(autouse=True)
+def predictors_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that a busy host lets begin late is no predictor that takes long."""
+    monkeypatch.setattr(predicting, "PREDICT_S", 20.0)
+    monkeypatch.setattr(predicting, "LAST_S", 20.0)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from typing import Any
 from tests.opatlas.client.forking import fork
 
 LOADABLE = 1000
-DIES_S = 5.0
+DIES_S = 30.0
 """Within which a service that is to be killed at a point is dead, once somebody who asks it was told."""
 KNOWN, UNKNOWN = range(100, 160), range(200, 260)
 

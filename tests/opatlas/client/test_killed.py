@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dashboard.run.stack import free_port
 from opatlas.client import Client, RestOfModel, usage
 from opatlas.client.cache.store import EntryStore
 from opatlas.client.service import rest
@@ -30,12 +31,11 @@ from tests.databases import ROOT, new_sqlite
 from tests.opatlas.client.forking import fork
 from tests.opatlas.client.killable import KNOWN, LOADABLE, UNKNOWN, at_entry, at_exit, die
 from tests.opatlas.load.kernels import add_operator
-from tests.services import free_port
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 15.0
-"""Beyond what any step may take: a client gives a service up after five seconds."""
+WAIT_S = 60.0
+"""Beyond what any step may take on a busy host: a client gives a service up after twenty seconds."""
 
 
 class KillableService:
@@ -89,7 +89,8 @@ def job(service, tmp_path):
     made = []
 
     def make(**options):
-        options = {"setting": Setting(threads=1), "accepts": {}, "cache": tmp_path / "cache"} | options
+        given = {"setting": Setting(threads=1), "accepts": {}, "cache": tmp_path / "cache", "timeout_s": 20.0}
+        options = given | options
         made.append(Client(service.url, service.key, **options))
         return made[-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import socket
@@ -14,11 +15,14 @@ import pytest
 
 from opatlas.client import Client
 from opatlas.client.loading.fetching import Refused
-from opatlas.client.service import rest, wire
+from opatlas.client.service import door, rest, wire
 from opatlas.identity import Setting, detect_target
 from opatlas.load import Manifest
+from tests.opatlas.client.test_client import until
 from tests.opatlas.load.kernels import add_operator
 
+LONG_S = 60.0
+"""More than an answer takes on any host; and so long a service that keeps a job waiting goes on with it."""
 KEY = add_operator().key
 BEST = {
     "implementation": 7, "artifact": "a" * 64, "median_us": 1.0, "spread_us": 0.1, "default_us": 2.0,
@@ -66,17 +70,19 @@ def serve(tmp_path):
                 self.wfile.write(body)
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.asked, server.bodies = [], []
+        server.asked, server.bodies, server.over = [], [], threading.Event()
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        client = Client(url, "secret", cache=tmp_path, timeout_s=0.5, setting=Setting(threads=1), **options)
+        options = {"timeout_s": LONG_S, "setting": Setting(threads=1), **options}
+        client = Client(url, "secret", cache=tmp_path, **options)
         running.append((server, client))
         return client, server
 
     yield start
     for server, client in running:
         client.close()
+        server.over.set()
         server.shutdown()
         server.server_close()
 
@@ -90,6 +96,10 @@ def test_an_honest_answer_is_taken(serve):
     told = client.lookup(add_operator())
     assert told.best == BEST | {"evidence": EVIDENCE}
     assert told.why_trusted == "error 0.1, up to 1 passes; proven in sandbox tier T2; with numpy 2.4.6"
+
+
+def hang_up(handler):
+    handler.connection.shutdown(socket.SHUT_RDWR)
 
 
 LIES = {
@@ -120,8 +130,8 @@ LIES = {
     "a reason that is none": says(answer(status="miss", best=None, reason={"a": 1})),
     "what comes next is no operator": says(answer() | {"next": [answer()["results"][0] | {"key": 1.5}]}),
     "nor is that": says(answer() | {"next": [answer()["results"][0] | {"key": "\ud800"}]}),
-    "half a body": lambda handler: (handler.send(b"{}", Content_Length="100"), handler.connection.close()),
-    "a dropped connection": lambda handler: handler.connection.shutdown(socket.SHUT_RDWR),
+    "half a body": lambda handler: (handler.send(b"{}", Content_Length="100"), hang_up(handler)),
+    "a dropped connection": lambda handler: hang_up(handler),
     "an error": says({"error": "We are sorry."}, status=503),
     "a redirect": lambda handler: handler.send(b"", status=302, Location="http://127.0.0.1:1/steal"),
     "somebody else's refusal": says({"detail": "forbidden"}, status=403),
@@ -129,7 +139,8 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_an_empty_answer(serve, lie, caplog):
+def test_a_lie_is_an_empty_answer(serve, lie, caplog, monkeypatch):
+    monkeypatch.setattr(door, "FIRST_PAUSE_S", LONG_S)
     client, server = serve(LIES[lie])
     with caplog.at_level(logging.WARNING, "opatlas"):
         empty = client.lookup(add_operator())
@@ -139,14 +150,22 @@ def test_a_lie_is_an_empty_answer(serve, lie, caplog):
     assert not client.lookup(add_operator()) and len(server.asked) <= 2, "it is left alone for a while"
 
 
-def test_a_slow_service_costs_the_time_that_was_said_and_no_more(serve):
-    client, server = serve(lambda handler: time.sleep(3))
+def test_a_slow_service_costs_the_time_that_was_said_and_no_more(serve, monkeypatch):
+    monkeypatch.setattr(door, "FIRST_PAUSE_S", LONG_S)
+    client, server = serve(lambda handler: handler.server.over.wait(LONG_S), timeout_s=0.5)
     began = time.monotonic()
     assert not client.lookup(add_operator())
-    assert time.monotonic() - began < 2
-    asked = len(server.asked)
+    assert time.monotonic() - began < LONG_S / 2
+    until(lambda: server.asked)
     assert not client.lookup(add_operator())
-    assert len(server.asked) == asked == 1, "the next one costs nothing"
+    assert len(server.asked) == 1, "the next one costs nothing"
+
+
+def drip(handler, piece):
+    """Never silent for as long as a job waits."""
+    end = time.monotonic() + LONG_S
+    while time.monotonic() < end and not handler.server.over.wait(0.1):
+        handler.wfile.write(piece)
 
 
 DRIPS = {
@@ -162,35 +181,31 @@ DRIPS = {
 def test_one_byte_now_and_then_keeps_no_job(serve, never):
     first, each = DRIPS[never]
 
-    def drip(handler):
+    def reply(handler):
         handler.wfile.write(first)
-        for _ in range(60):  # never silent for as long as a job waits
-            handler.wfile.write(each)
-            time.sleep(0.1)
+        drip(handler, each)
 
-    client, _ = serve(drip)
+    client, _ = serve(reply, timeout_s=0.5)
     began = time.monotonic()
     assert client.lookup(add_operator()).source == "nobody"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < LONG_S / 2
 
 
 @pytest.mark.parametrize("status", [200, 404, 416])
 def test_a_file_that_is_not_sent_to_its_end_is_given_up(serve, tmp_path, monkeypatch, status):
     monkeypatch.setattr(rest, "SLOWEST_BYTES_S", 1e6)
 
-    def drip(handler):
+    def reply(handler):
         handler.send_response(status)
         handler.end_headers()
-        for _ in range(60):
-            handler.wfile.write(b"x" * 100)
-            time.sleep(0.1)
+        drip(handler, b"x" * 100)
 
-    client, _ = serve(drip)
+    client, _ = serve(reply, timeout_s=0.5)
     manifest = SimpleNamespace(files={"kernel.so": "0" * 64})
     began = time.monotonic()
     with pytest.raises(rest.ServiceError):
         client.rest.download("a" * 64, manifest, tmp_path)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < LONG_S / 2
 
 
 def test_a_file_that_broke_off_is_gone_on_with(serve, tmp_path):
@@ -209,14 +224,13 @@ def test_a_file_that_broke_off_is_gone_on_with(serve, tmp_path):
 
 
 def test_files_are_fetched_side_by_side(serve, tmp_path):
-    both = threading.Barrier(2, timeout=3)
+    both = threading.Barrier(2, timeout=LONG_S / 2)
 
     def meet(handler):
         both.wait()  # breaks where one is asked for only after the other has come
         handler.send(handler.path.encode())
 
     client, _ = serve(meet)
-    client.rest.timeout_s = 10.0
     client.rest.download("a" * 64, SimpleNamespace(files={"one": "0" * 64, "two": "0" * 64}), tmp_path)
     assert (tmp_path / "one").read_bytes().endswith(b"/one")
     assert (tmp_path / "two").read_bytes().endswith(b"/two")
@@ -224,10 +238,7 @@ def test_files_are_fetched_side_by_side(serve, tmp_path):
 
 def test_a_body_that_would_fill_the_memory_is_not_parsed(serve):
     body = b"[" + b"[]," * rest.MOST_VALUES + b"1]"
-    client, _ = serve(
-        lambda handler: handler.send(body),
-    )
-    client.rest.timeout_s = 60.0
+    client, _ = serve(lambda handler: handler.send(body))
     with pytest.raises(rest.ServiceError, match="more than 2000000 values"):
         client.rest.call("GET", "/api/v1/signers/")
 
@@ -246,10 +257,7 @@ def test_a_body_without_an_end_is_not_read_to_it(serve, monkeypatch):
     client, server = serve(endless)
     empty = client.lookup(add_operator())
     assert not empty and "larger than" in empty.reason
-    end = time.monotonic() + 10
-    while not getattr(server, "hung_up", False) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert server.hung_up
+    until(lambda: getattr(server, "hung_up", False))
 
 
 def test_the_key_follows_no_redirect(serve):
@@ -271,13 +279,15 @@ def test_a_key_that_is_none_signs_nothing(serve, signer):
         client.lookup(add_operator()).load()
 
 
-def test_a_list_of_signers_that_never_ends_is_given_up(serve):
+def test_a_list_of_signers_that_never_ends_is_given_up(serve, monkeypatch):
+    passed_s = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + next(passed_s))
+    monkeypatch.setattr(rest, "time", clock)
     page = {"results": [{"sha256": "c" * 64, "public_key": "00" * 32, "retired_at": None}], "next": "more"}
-    client, _ = serve(says(answer() | page))
-    began = time.monotonic()
+    client, server = serve(says(answer() | page))
     with pytest.raises(rest.ServiceError, match="no end"):
         client.rest.signers()
-    assert time.monotonic() - began < 3
+    assert 1 < len(server.asked) <= LONG_S
 
 
 def test_signers_without_names_are_none(serve):

@@ -16,7 +16,7 @@ from onnx import numpy_helper
 from catalog.best.artifacts import file_path
 from catalog.usage.draining import drain_journal
 from opatlas.client import Learnt, Nothing, Trust
-from opatlas.client.predict import network, predicting
+from opatlas.client.predict import network
 from opatlas.client.predict.network import WIDTH, OperatorNetwork, features
 from opatlas.errors import InvalidModel, LoadError
 from opatlas.load.signing import new_key, public_bytes
@@ -140,13 +140,7 @@ def published(publish_add, signing_key):
     return publish_network(trained(), None, signing_key)
 
 
-@pytest.fixture
-def patient(monkeypatch):
-    """However busy the host is, the prediction is waited for."""
-    monkeypatch.setattr(predicting, "PREDICT_S", 60.0)
-
-
-def test_a_job_fetches_verifies_keeps_and_runs_it(published, job, requests, patient):
+def test_a_job_fetches_verifies_keeps_and_runs_it(published, job, requests):
     client = job(predictor=Learnt())
     assert client.lookup(add_operator(990)), "at once, though no network is here"
     until(lambda: client.predictor.network is not None)
@@ -164,7 +158,7 @@ def test_a_job_fetches_verifies_keeps_and_runs_it(published, job, requests, pati
     assert requests.count("/api/v1/predictor") == 1, "it is the machine's"
 
 
-def test_from_recorded_jobs_to_a_guess(publish_add, job, organisation, requests, patient):
+def test_from_recorded_jobs_to_a_guess(publish_add, job, organisation, requests):
     for size in SIZES:
         publish_add(size)
     for name, operators in (("adds", map(add_operator, SIZES)), ("relus", map(making.relu, range(64, 74)))):

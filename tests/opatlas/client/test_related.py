@@ -13,8 +13,8 @@ from catalog.models import JobOperator, Succession, Usage
 from catalog.usage.draining import drain_journal
 from opatlas.client import AskedNext, Nothing, RestOfModel, Together
 from opatlas.client import usage as usage_of_client
-from opatlas.client.predict.predicting import PREDICT_S
-from tests.opatlas.client.test_client import Says
+from opatlas.client.predict import predicting
+from tests.opatlas.client.test_client import Says, until
 from tests.opatlas.load.kernels import add_operator
 from tests.opatlas.session.test_session import adding
 
@@ -97,7 +97,8 @@ def test_a_service_from_before_it_is_asked_without(recorded, job, requests, monk
 # ---- predictors that misbehave --------------------------------------------------------------------------
 
 
-def test_a_predictor_that_hangs_costs_a_moment_once_and_nothing_after(recorded, job):
+def test_a_predictor_that_hangs_costs_a_moment_once_and_nothing_after(recorded, job, monkeypatch):
+    monkeypatch.setattr(predicting, "PREDICT_S", 0.05)
     released = threading.Event()
 
     class Hangs:
@@ -106,19 +107,21 @@ def test_a_predictor_that_hangs_costs_a_moment_once_and_nothing_after(recorded, 
             return ()
 
     client = job(predictor=Hangs())
-    thread, took = client._prediction_thread(), []
-    soon = thread.soon
+    thread, waited_for = client._prediction_thread(), []
+    later = thread.later
 
-    def timed(asked):
-        began = time.monotonic()
-        found = soon(asked)
-        took.append(time.monotonic() - began)
-        return found
+    def noted(asked, then):
+        waited_for.append(later(asked, then))
+        return waited_for[-1]
 
-    thread.soon = timed
-    assert all(client.lookup(one) for one in recorded)
+    thread.later = noted
+    began = time.monotonic()
+    assert client.lookup(recorded[0])
+    assert time.monotonic() - began >= predicting.PREDICT_S
+    until(lambda: time.monotonic() > thread._late_at)
+    assert all(client.lookup(one) for one in recorded[1:])
     client.close()
-    assert len(took) == 7 and took[0] >= PREDICT_S and sum(took[1:]) < PREDICT_S
+    assert waited_for == [True] + [False] * 6
     released.set()
 
 

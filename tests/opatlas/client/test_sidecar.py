@@ -31,6 +31,7 @@ from catalog.models import Implementation, LookupTally, Target, Usage
 from catalog.usage.draining import drain_journal
 from opatlas.client import Client
 from opatlas.client.cache.store import EntryStore
+from opatlas.client.service import wire
 from opatlas.client.service.login import card_path
 from opatlas.client.service.rest import RefusedRequest, ServiceError
 from opatlas.client.service.unix_socket import SocketConnection
@@ -232,7 +233,7 @@ def test_killed_in_the_middle_of_requests_jobs_go_on_and_come_back(
     assert service.made == 1, "asked by the sidecar"
     found = []
     waiting = [
-        threading.Thread(target=lambda one=one: found.append(one.lookup(add_operator(8), wait_s=4)))
+        threading.Thread(target=lambda one=one: found.append(one.lookup(add_operator(8), wait_s=8)))
         for one in (with_key, without)
     ]
     for thread in waiting:
@@ -293,16 +294,19 @@ def test_what_nobody_could_be_asked_about_is_each_jobs_own_miss(
     assert reports and not any("missed" in one for one in reports), "the sidecar counts none of it"
 
 
-def test_a_silent_sidecar_is_given_up_and_the_service_asked(publish_add, sidecar, beside, service, key):
+def test_a_silent_sidecar_is_given_up_and_the_service_asked(
+    publish_add, sidecar, beside, service, key, monkeypatch
+):
+    monkeypatch.setattr(wire, "FIRST_PAUSE_S", 600.0)  # it is not asked again
     publish_add()
     process = sidecar()
     client, keyless = beside(url=service.url, key=key, timeout_s=1.5), beside(timeout_s=1.5)
     process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     empty = client.lookup(add_operator()), keyless.lookup(add_operator())
-    assert [one.source for one in empty] == ["nobody"] * 2 and time.monotonic() - began < 10
+    assert [one.source for one in empty] == ["nobody"] * 2 and time.monotonic() - began < 30
+    client.rest.timeout_s = 40.0
     until(lambda: client.lookup(add_operator()))
-    assert time.monotonic() < began + 5 + 1.5 * 2 + 1, "not when the sidecar would be asked again"
 
 
 def test_a_job_that_began_before_its_sidecar(publish_add, sidecar, beside, requests):
@@ -553,7 +557,7 @@ def test_what_is_free_is_counted_once_beside_what_costs(
     assert beside(accepts={}).lookup(operators[0]) and lookups() == 4
     until(lambda: "/api/v1/usage" in requests)  # what the sidecar gave itself
     process.terminate()
-    process.wait(20)
+    process.wait(60)
     counted = used()
     assert [counted["run", operator.key] for operator in operators] == [3, 1, 2]
     assert paid() == [5_000_000] * 2
@@ -581,7 +585,7 @@ def test_it_says_where_it_is_and_ends_cleanly(sidecar, tmp_path):
         assert str(tmp_path / "s.sock") in process.said
         assert (tmp_path / "s.sock").stat().st_mode & 0o777 == 0o600
         process.send_signal(ending)
-        assert process.wait(20) == 0 and not process.stderr.read()
+        assert process.wait(60) == 0 and not process.stderr.read()
         assert not (tmp_path / "s.sock").exists() and not card_path(tmp_path / "s.sock").exists()
 
 
@@ -589,7 +593,7 @@ def test_it_needs_a_login(tmp_path):
     environment = {"OPATLAS_KEY": "", "OPATLAS_CONFIG": str(tmp_path), "OPATLAS_CACHE": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-m", "opatlas.cli", "sidecar"],
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=60,
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.returncode == 2 and "needs a login" in done.stderr and done.stderr.count("\n") == 1
 
@@ -597,11 +601,11 @@ def test_it_needs_a_login(tmp_path):
 def test_a_second_one_is_refused_and_a_file_is_left_alone(sidecar, tmp_path):
     first = sidecar()
     second = sidecar()
-    assert second.wait(20) == 2 and f"already (process {first.pid})" in second.stderr.read()
+    assert second.wait(60) == 2 and f"already (process {first.pid})" in second.stderr.read()
     assert first.poll() is None and (tmp_path / "s.sock").exists()
     (tmp_path / "precious").write_text("mine")
     third = sidecar(at="precious")
-    assert third.wait(20) == 2 and "is a file" in third.stderr.read()
+    assert third.wait(60) == 2 and "is a file" in third.stderr.read()
     assert (tmp_path / "precious").read_text() == "mine"
 
 

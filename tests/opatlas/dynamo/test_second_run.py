@@ -64,6 +64,7 @@ def cumulative_sum() -> Operator:
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 def test_the_second_run_of_a_script_has_what_was_explored_since(
     publish_add: Any, live_server: Any, make_key: Any, tmp_path: Path
 ) -> None:

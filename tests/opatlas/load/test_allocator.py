@@ -33,7 +33,7 @@ assert np.array_equal(bound.outputs()[0], np.maximum(x, 0))
 def faults(memory: str) -> list[int]:
     """Pages faulted in by each of 24 runs."""
     command = [sys.executable, "-W", "ignore", "-c", FAULTS, memory]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return [int(line) for line in done.stdout.split()]
 

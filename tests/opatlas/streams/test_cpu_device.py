@@ -89,8 +89,15 @@ def test_a_failure_is_told_to_who_waits_and_nothing_more_begins(device: CpuDevic
 def test_a_stream_that_ends_in_the_meantime_leaves_the_device_whole(
     device: CpuDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    go_on, fail = threading.Event(), cpu_device._Run.fail
+
+    def failed(run: Any, error: BaseException) -> None:
+        fail(run, error)
+        go_on.set()
+
+    monkeypatch.setattr(cpu_device._Run, "fail", failed)
     monkeypatch.setattr(cpu_device, "DRAINING_S", LONG_S)
-    device.stream(0).launch(lambda: time.sleep(0.1))
+    device.stream(0).launch(lambda: go_on.wait(LONG_S) and None)
     with pytest.raises(StreamStalled, match=r"Stream 0 did not end within 0.01 s"):
         device.synchronize(0.01)
     assert not device.is_lost
@@ -142,7 +149,7 @@ device.close()
 def test_ctrl_c_leaves_nobody_at_work() -> None:
     """In a process of its own: a signal that comes late would end whoever runs the tests."""
     ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=LONG_S, check=False
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=240, check=False
     )
     assert (ended.stdout, ended.returncode) == ("[] False\n", 0), ended.stderr
 

@@ -161,16 +161,16 @@ def test_every_module_about_devices_is_in_the_slices() -> None:
 def test_an_environment_over_another_has_what_that_has(tmp_path: Path) -> None:
     """As on a machine whose Python is that of an environment: PyTorch is in there."""
     make = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "theirs")]
-    subprocess.run(make, check=True, timeout=60)
+    subprocess.run(make, check=True, timeout=240)
     python = tmp_path / "theirs/bin/python"
     (theirs,) = (tmp_path / "theirs").glob("lib/python*/site-packages")
     (theirs / "of_theirs.py").write_text("")
     environment = {**os.environ, "PYTHONPATH": str(bundle.ROOT)}
     unpack = [str(python), "-m", "tuning.bare.unpacked"]
-    subprocess.run(unpack, cwd=tmp_path, env=environment, check=True, timeout=60)
+    subprocess.run(unpack, cwd=tmp_path, env=environment, check=True, timeout=240)
     code = "import site, of_theirs; print(of_theirs.__file__, site.getsitepackages())"
     own = subprocess.run(
-        [str(tmp_path / "var/gpu/venv/bin/python"), "-c", code], capture_output=True, text=True, timeout=60
+        [str(tmp_path / "var/gpu/venv/bin/python"), "-c", code], capture_output=True, text=True, timeout=240
     )
     assert own.returncode == 0, own.stderr
     assert str(theirs) in own.stdout.split(" ", 1)[1]
@@ -206,7 +206,7 @@ def test_a_bundle_runs_where_there_is_no_django(tmp_path: Path) -> None:
     assert [one["module"] for one in Lines(tree / "state", "tests")] == list(modules)
     bench = subprocess.run(
         [sys.executable, "-m", "tuning.bare", "bench", "--device", "cuda:77"],
-        cwd=tree, env=environment, capture_output=True, text=True, timeout=60,
+        cwd=tree, env=environment, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert bench.returncode == os.EX_CONFIG
     assert "Nothing was measured: This machine has no device cuda:77" in bench.stderr

@@ -13,29 +13,32 @@ from tuning.celery import broker_options
 from tuning.doorbell import bell as bells
 from tuning.doorbell.bell import Bell
 
+LONG_S = 60.0
+"""What happens at all happens within this, on any host."""
+
 
 def test_a_hanging_broker_does_not_delay_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     hang = threading.Event()
-    monkeypatch.setattr(bells, "_ring_now", lambda capability: hang.wait(30))
+    monkeypatch.setattr(bells, "_ring_now", lambda capability: hang.wait(LONG_S))
     bell = Bell()
     began = time.monotonic()
     for _ in range(100):
         bell.ring({"cpu.zen3"})
-    assert time.monotonic() - began < 5, "a ring hangs for 30 s"
+    assert time.monotonic() - began < LONG_S / 2, "a ring hangs for twice as long"
     assert not bell.flush(0.05)
     hang.set()
-    assert bell.flush(5)
+    assert bell.flush(LONG_S)
 
 
 def test_bells_that_wait_for_the_same_queue_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rung: list[str] = []
     free = threading.Event()
-    monkeypatch.setattr(bells, "_ring_now", lambda capability: (free.wait(5), rung.append(capability)))
+    monkeypatch.setattr(bells, "_ring_now", lambda capability: (free.wait(LONG_S), rung.append(capability)))
     bell = Bell()
     for _ in range(50):
         bell.ring({"cpu.zen3", "cpu.zen5"})
     free.set()
-    assert bell.flush(5)
+    assert bell.flush(LONG_S)
     assert 2 <= len(rung) <= 4
     assert set(rung) == {"cpu.zen3", "cpu.zen5"}
 
@@ -76,11 +79,11 @@ def test_the_embedded_broker_keeps_one_bell_per_queue(embedded: Any) -> None:
         first.put({"x": 1})
     second.put({"x": 2})
     assert (first.qsize(), second.qsize()) == (1, 1)
-    assert first.get(timeout=2).payload == {"x": 1}
+    assert first.get(timeout=LONG_S).payload == {"x": 1}
     assert first.qsize() == 0
     first.put({"x": 3})
-    assert first.get(timeout=2).payload == {"x": 3}
-    assert second.get(timeout=2).payload == {"x": 2}
+    assert first.get(timeout=LONG_S).payload == {"x": 3}
+    assert second.get(timeout=LONG_S).payload == {"x": 2}
 
 
 def test_the_embedded_broker_ignores_what_a_crash_left(embedded: Any, tmp_path: Path) -> None:
@@ -91,4 +94,4 @@ def test_the_embedded_broker_ignores_what_a_crash_left(embedded: Any, tmp_path: 
     with pytest.raises(queue.Empty):
         queue.get(timeout=0.3)
     queue.put({"x": 1})
-    assert queue.get(timeout=2).payload == {"x": 1}
+    assert queue.get(timeout=LONG_S).payload == {"x": 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -247,10 +246,7 @@ def test_a_worker_that_stops_gives_the_evaluation_back(service: Live) -> None:
     version = Person("ada", "kernels").post("", submission(GENERIC)).json()
     service.wait_for(lambda: KernelEvaluation.objects.filter(state="running").exists(), "a claim", 60)
     worker.terminate()
-    worker.wait(timeout=30)
-    deadline = time.monotonic() + 12  # at the latest when its lease is over
-    while KernelEvaluation.objects.filter(state="running").exists() and time.monotonic() < deadline:
-        time.sleep(0.2)
+    worker.wait(timeout=60)
     service.start_worker()
     done = KernelEvaluation.objects.filter(version=version["id"], state="done")
     service.wait_for(lambda: done.exists(), "the evaluation by the second worker", 180)

@@ -38,9 +38,9 @@ def test_without_a_worker_it_is_202_at_once_with_where_to_ask(
     api: Any, uploads_at_once: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(intake, "ring", lambda: None)
-    began = time.monotonic()
-    answer = give(api, wait_s=30)
-    assert time.monotonic() - began < 5, "nobody is there to wait for"
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda seconds: pytest.fail("nobody is there to wait for"))
+        answer = give(api, wait_s=30)
     body = answer.json()
     assert (answer.status_code, body["state"], body["model"]) == (202, "waiting", None)
     assert answer["Location"] == body["address"] == f"/api/v1/uploads/{body['id']}"
@@ -67,9 +67,8 @@ def test_waiting_requests_leave_threads_to_others(
     import threading
 
     monkeypatch.setattr("catalog.lookup.lookups._waiters", threading.Semaphore(0))
-    began = time.monotonic()
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it waited"))
     assert give(api, wait_s=30).status_code == 202
-    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("wait_s", ["-1", "31", "x", "nan"])

@@ -43,9 +43,9 @@ def test_device_code_is_submitted_evaluated_approved_and_wins(tmp_path: Path, dj
     with django_db_blocker.unblock(), measuring(tmp_path, app="tests.tuning.device_worker") as service:
         service.environment["OPATLAS_RUN_S"] = "6"  # which the one that hangs takes
         service.start_worker()
-        service.wait_warm(timeout_s=120)
+        service.wait_warm()
         look_up(operator, target=GPU)
-        service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "its contest", 120)
+        service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "its contest")
         ada, bob = Person("ada", "kernels"), Person("bob", "approve", decides=True)
 
         def settled(version: dict[str, Any]) -> Any:
@@ -55,13 +55,13 @@ def test_device_code_is_submitted_evaluated_approved_and_wins(tmp_path: Path, dj
         faulty = ada.post("", submission("faulty", "beyond 50")).json()
         endless = ada.post("", submission("endless", "hanging 50")).json()
         honest = ada.post("", submission("honest", "relu 75")).json()
-        failed = service.wait_for(lambda: settled(faulty), "the faulty one's evaluation", 60)
+        failed = service.wait_for(lambda: settled(faulty), "the faulty one's evaluation")
         assert failed["state"] == "failed"
         assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed["state_reason"]
-        hung = service.wait_for(lambda: settled(endless), "the endless one's evaluation", 60)
+        hung = service.wait_for(lambda: settled(endless), "the endless one's evaluation")
         assert hung["state"] == "failed"
         assert "longer than it may" in hung["state_reason"]
-        right = service.wait_for(lambda: settled(honest), "the honest one's evaluation", 60)
+        right = service.wait_for(lambda: settled(honest), "the honest one's evaluation")
         if right["state"] == "noisy":
             pytest.skip("a busy host: its evaluation was disturbed three times")
         assert right["state"] == "awaiting", right
@@ -72,7 +72,7 @@ def test_device_code_is_submitted_evaluated_approved_and_wins(tmp_path: Path, dj
         assert approved.json()["state"] == "approved", approved.json()
         best = Best.objects.filter(rank=0, route="cuda", method="manual")
         disturbed = Trial.objects.filter(route="cuda", status="noisy")
-        service.wait_for(lambda: best.exists() or disturbed.count() > 1, "the approved kernel's round", 60)
+        service.wait_for(lambda: best.exists() or disturbed.count() > 1, "the approved kernel's round")
         if not best.exists():
             pytest.skip("a busy host: the approved kernel could not be timed")
         (hit,) = look_up(operator, target=GPU)
@@ -86,11 +86,11 @@ def test_a_miss_on_a_gpu_becomes_a_hit(tmp_path: Path, django_db_blocker: Any) -
     operator = relu_operator()
     with django_db_blocker.unblock(), measuring(tmp_path, app="tests.tuning.device_worker") as service:
         service.start_worker()
-        service.wait_warm(timeout_s=120)
+        service.wait_warm()
         assert Worker.objects.get().target.capability == "cuda.sm_90"
         (miss,) = look_up(operator, target=GPU)
         assert miss.status == "miss"
-        service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "its contest", 120)
+        service.wait_for(lambda: Exploration.objects.filter(state=State.DONE).exists(), "its contest")
         lost = {"eager", "triton"} - set(Best.objects.values_list("route", flat=True))
         if disturbed := lost & set(Trial.objects.filter(status="noisy").values_list("route", flat=True)):
             pytest.skip(f"a busy host: {', '.join(sorted(disturbed))} could not be timed")

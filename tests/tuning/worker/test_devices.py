@@ -20,7 +20,7 @@ def test_a_worker_of_a_device_that_is_not_there_ends_with_a_sentence(tmp_path: P
         env={**os.environ, "OPATLAS_HOME": str(tmp_path), "OPATLAS_DEVICE": "cuda:7"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == os.EX_CONFIG, done
     assert "This worker cannot serve cuda:7: This machine has no device cuda:7" in done.stderr

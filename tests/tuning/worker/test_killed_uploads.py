@@ -120,7 +120,7 @@ def test_what_takes_an_upload_apart_ends_with_its_worker(service: Live) -> None:
     try:
         os.kill(child, signal.SIGSTOP)
         kill_session(victim)
-        service.wait_for(lambda: not taking_apart(service.home), "the child's end", timeout_s=10)
+        service.wait_for(lambda: not taking_apart(service.home), "the child's end")
     finally:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from dashboard.run.stack import free_port
 from opatlas.identity import Setting
-from tests.services import free_port
 from tests.tuning import fakes
-from tests.tuning.live import Live, children, kill_session, live, look_up, session_members
+from tests.tuning.live import LONG_S, Live, children, kill_session, live, look_up, session_members
 
 pytestmark = [pytest.mark.alone]
 
@@ -175,9 +175,8 @@ def test_who_is_stopped_past_its_lease_loses_it_in_time_and_writes_nothing_when_
     embedded.wait_for(all_done(1), "the other one's work")
     [first] = Trial.objects.order_by("started_at")[:1]
     assert first.fence > 1 and "w1@test" in first.worker
-    assert (first.started_at - row.lease_expires_at).total_seconds() < 5, (
-        "the start of the other one included"
-    )
+    able = max(row.lease_expires_at, Worker.objects.get(name__startswith="w1@test").started_at)
+    assert (first.started_at - able).total_seconds() < LONG_S / 2
 
     os.kill(line["pid"], signal.SIGCONT)
     again = Worker.objects.filter(name__startswith="w0@test", doing="", last_seen_at__gt=timezone.now())
@@ -194,13 +193,13 @@ def passed(trace: Path) -> list[dict[str, Any]]:
 
 
 def test_a_killed_pool_child_is_replaced_and_goes_on_at_once(embedded: Live) -> None:
-    embedded.environment |= {"FAKE_STEP_S": "0.5", "OPATLAS_LEASE_S": "30"}
+    embedded.environment |= {"FAKE_STEP_S": "0.5", "OPATLAS_LEASE_S": "600"}
     worker = embedded.start_worker()
     embedded.wait_warm()
     ask(*relus(2))
     held = embedded.wait_for(running, "work in progress")
     os.kill(int(held.lease_owner.rpartition("/")[2]), signal.SIGKILL)
-    embedded.wait_for(all_done(2), "the rest, long before the lease's 30 s", timeout_s=20)
+    embedded.wait_for(all_done(2), "the rest, long before the lease's end")
     assert worker.poll() is None, "the worker itself lives"
     assert claims_overlap() == []
 
@@ -243,15 +242,13 @@ def test_another_worker_leads_when_the_leader_is_killed(servers: Live) -> None:
 
 
 def test_a_worker_that_is_told_to_stop_gives_its_work_back(embedded: Live) -> None:
-    embedded.environment |= {"FAKE_STEP_S": "0.4", "OPATLAS_LEASE_S": "60"}
+    embedded.environment |= {"FAKE_STEP_S": "0.4", "OPATLAS_LEASE_S": "600"}
     worker = embedded.start_worker()
     embedded.wait_warm()
     ask(*relus(4))
     embedded.wait_for(running, "work in progress")
-    began = time.monotonic()
     worker.terminate()
-    worker.wait(timeout=15)
-    assert time.monotonic() - began < 8
+    worker.wait(timeout=LONG_S)
     assert session_members(worker.pid) == []
     from tuning.models import Exploration, State, Worker
 
@@ -311,9 +308,9 @@ def test_without_a_broker_lookups_answer_at_once_and_are_explored_later(
             redis.wait()
         else:
             redis.send_signal(signal.SIGSTOP)
-        began = time.monotonic()
         assert ask(*relus(2)) == ["miss", "miss"]
-        assert time.monotonic() - began < 3, "the broker's own time for a connection is 5 s"
+        if how == "hanging":
+            assert not bell.bell.flush(0.0), "the bell is still being rung, and nobody waited for it"
         asked_at = timezone.now()
         if how == "stopped":
             service.wait_for(lambda: "onnection to broker lost" in service.last_words(), "it to be missed")

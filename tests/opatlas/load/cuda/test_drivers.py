@@ -59,7 +59,7 @@ def over(library: Path, *module: str) -> list[str]:
         env={**os.environ, "LD_LIBRARY_PATH": str(library)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -281,7 +281,7 @@ def test_a_process_without_halide_loads_and_runs_it(gemm: tuple[Operator, dict[i
     (folder / "manifest.json").write_text(json.dumps(made[2].manifest.to_json()))
     np.savez(folder / "arrays.npz", **{str(number): array for number, array in inputs.items()})
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
-    subprocess.run([sys.executable, "-c", _FRESH, str(folder)], check=True, env=environment, timeout=60)
+    subprocess.run([sys.executable, "-c", _FRESH, str(folder)], check=True, env=environment, timeout=240)
     assert np.array_equal(np.load(folder / "out.npy"), run(made[2], operator, inputs)[0])
 
 

@@ -107,7 +107,7 @@ def test_children_forked_after_warming_can_compile(tmp_path: Path) -> None:
         check=True,
         env=environment,
         cwd=Path(__file__).parents[4],
-        timeout=60,
+        timeout=240,
     )
     assert {path.name for path in tmp_path.glob("*/kernel.so")} == {"kernel.so"}
 

@@ -73,10 +73,10 @@ def test_an_operator_without_a_product_is_tuned_too(tmp_path: Path) -> None:
 def test_a_hanging_trial_is_killed_in_time() -> None:
     started = time.monotonic()
     assert in_fork(lambda: time.sleep(60) or 1.0, timeout_s=0.3) is None
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_a_crashing_trial_is_a_failed_one() -> None:
-    assert in_fork(lambda: float(os.kill(os.getpid(), signal.SIGKILL) or 0), timeout_s=5) is None
-    assert in_fork(lambda: 1 / 0, timeout_s=5) is None
-    assert in_fork(lambda: 0.25, timeout_s=5) == 0.25
+    assert in_fork(lambda: float(os.kill(os.getpid(), signal.SIGKILL) or 0), timeout_s=60) is None
+    assert in_fork(lambda: 1 / 0, timeout_s=60) is None
+    assert in_fork(lambda: 0.25, timeout_s=60) == 0.25

@@ -190,5 +190,5 @@ def test_children_forked_after_warming_build_and_load(tmp_path: Path) -> None:
         check=True,
         env=environment,
         cwd=Path(__file__).parents[4],
-        timeout=60,
+        timeout=240,
     )
