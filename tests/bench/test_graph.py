@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-<<<<<<< HEAD
-import time
 from dataclasses import replace
-=======
 from functools import partial
->>>>>>> twins
 from typing import Any
 
 import numpy as np
