@@ -82,14 +82,14 @@ class _Tables:
         node = self._problem.nodes[reader]
         read = node.reads[place]
         runs = self._problem.least_on_the_way(read)
-        by_made, by_wanted = _places(made), _places(_wanted(node, place))
-        costs = np.full((len(made), len(node.options)), math.inf)
+        wanted = _wanted(node, place)
+        number = {layout: at for at, layout in enumerate(dict.fromkeys((*made, *wanted)))}
+        ways = np.full((len(number), len(number)), math.inf)
         for (one, other), cost in self._problem.values[read.value].reorders.items():
-            if one in by_made and other in by_wanted:
-                costs[np.ix_(by_made[one], by_wanted[other])] = runs * cost.us
-        for one in by_made.keys() & by_wanted.keys():
-            costs[np.ix_(by_made[one], by_wanted[one])] = 0.0
-        self._add([maker, reader], costs)
+            if one in number and other in number:
+                ways[number[one], number[other]] = runs * cost.us
+        np.fill_diagonal(ways, 0.0)
+        self._add([maker, reader], ways[[[number[one]] for one in made], [number[one] for one in wanted]])
 
     def _add_shared(self, value: str, maker: int, made: list[str], readers: list[tuple[int, int]]) -> None:
         """Of a value that several read: for each layout that one could want, and each body on the way to who
@@ -132,13 +132,6 @@ class _Tables:
 def _wanted(node: LayoutNode, place: int) -> list[str]:
     """By option."""
     return [option.inputs[place] for option in node.options]
-
-
-def _places(layouts: Sequence[str]) -> dict[str, list[int]]:
-    found = dict[str, list[int]]()
-    for at, layout in enumerate(layouts):
-        found.setdefault(layout, []).append(at)
-    return found
 
 
 def _times(runs: float, us: float) -> float:

@@ -33,7 +33,7 @@ SENSITIVE = (
 )
 """Types of which it matters how a picture lies, or that stand between such: of anything else channels-last is
 not looked up."""
-MOST_MADE = 4_096
+MOST_MADE = 2_048
 """Nodes of all forms of several nodes that differ and are made for one model, its bodies included."""
 
 

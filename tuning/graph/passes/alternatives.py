@@ -55,7 +55,7 @@ class PlanUnits:
             if len(one.nodes) > 1 or one.nodes[0] not in self._inner
         ]
 
-    @property
+    @cached_property
     def hoped(self) -> list[LayoutUnit]:
         """The best that could be: what is not published channels-last takes as little so as can be hoped."""
         several = [self._at_best(one) for one in self._several]

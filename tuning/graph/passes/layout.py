@@ -51,8 +51,10 @@ def laid_out_where_faster(draft: PlanDraft) -> PlanDraft:
         return [as_it_is, joint.from_fewer(fewer, solve(fewer.problem).chosen)]
 
     solution = solve(joint.problem, at_hand=one_after_the_other)
-    hoped = problem_of([one.hoped for one in units])
-    best = solve(hoped.problem, at_hand=lambda: [hoped.chosen(own)])
+    hoped, best = joint, solution
+    if any(one.hoped != one.known for one in units):  # else nothing is open
+        hoped = problem_of([one.hoped for one in units])
+        best = solve(hoped.problem, at_hand=lambda: [hoped.chosen(own)])
     runs = joint.runs(solution.chosen)
     wanted = [unit for unit, layout in (*hoped.runs(best.chosen), *runs) if layout == NHWC]
     questions = _questions(draft, model, units, wanted, (solution, best))

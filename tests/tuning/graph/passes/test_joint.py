@@ -19,10 +19,12 @@ from tests.opatlas.plan.making import PLACE, assert_same, wanted
 from tests.opatlas.plan.pictures import RandomPictures
 from tests.tuning.graph.passes.test_fusion import known
 from tests.tuning.graph.passes.test_layout import SHAPE, WAYS, Pictured, tower
-from tuning.graph.layout import elimination
+from tuning.graph.layout import elimination, solving
 from tuning.graph.layout.counts import control_flow, expected_counts
 from tuning.graph.layout.forms import forms_of, transpose
-from tuning.graph.layout.names import NHWC, ROW_MAJOR
+from tuning.graph.layout.integer import ProgramResult
+from tuning.graph.layout.names import NHWC, ROW_MAJOR, is_inside
+from tuning.graph.layout.problem import LayoutProblem
 from tuning.graph.layout.reorders import ReorderCosts
 from tuning.graph.passes import alternatives
 from tuning.graph.passes.draft import PlanDraft
@@ -284,3 +286,26 @@ def test_random_models_with_branches_and_loops_give_what_onnx_runtime_gives(seed
         assert_same(running.run(feed), wanted(drafted.data, feed))
     assert not running.fallen_back
     running.close()
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_what_is_not_proven_in_time_is_as_good_as_one_pass_after_the_other(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Branches and loops with them, through whose ends layouts are handed on."""
+    drafted = random_joint(seed, nodes=6, control=True)
+    exact, in_turn_us = drafts_of(drafted)
+    eliminated = solving.by_elimination
+
+    def by_elimination(problem: LayoutProblem) -> tuple[dict[str, int], float] | None:
+        options = (option for node in problem.nodes for option in node.options)
+        sides = {side for option in options for side in (*option.inputs, *option.outputs)}
+        own = {unit for _, part in drafted.before().everywhere() for unit in part.units.values()}
+        return eliminated(problem) if sum(map(is_inside, sides)) <= 2 * len(own) else None
+
+    monkeypatch.setattr(solving, "by_elimination", by_elimination)
+    monkeypatch.setattr(solving, "by_integer_program", lambda *_: ProgramResult(None, 0.0))
+    found = drafted.draft().layouts
+    assert found is not None and exact.layouts is not None
+    assert exact.layouts.us - 1e-6 <= found.us <= min(in_turn_us, found.row_us) + 1e-6
+    assert found.us * (1 - found.gap) <= exact.layouts.us + MARGIN * exact.layouts.row_us
