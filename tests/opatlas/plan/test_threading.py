@@ -11,6 +11,7 @@ import pytest
 import opatlas
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import choosing
+from opatlas.plan.borders import Borders
 from opatlas.plan.choosing import other_threading, said_of
 from opatlas.plan.plan import ONE, RESTING, SLEEPING, THREADING, ByFramework, InvalidPlan, ModelPlan
 from opatlas.plan.predicting import Costs, predicted
@@ -19,8 +20,6 @@ from tests.opatlas.plan.making import Kernels, assert_same, executor, planned, w
 from tests.opatlas.plan.standings import the_more_kernels_the_better
 from tests.opatlas.session.test_session import FEED, SIZE, kernels_win  # noqa: F401
 from tests.tuning.graph.making import model
-
-KNOWN = Costs({}, dict.fromkeys(THREADING, 4.0), 0.0, 0.0, waking_us=50.0)
 
 
 def chain() -> bytes:
@@ -36,6 +35,9 @@ def chain() -> bytes:
     return made.SerializeToString()
 
 
+KNOWN = Costs(
+    {}, dict.fromkeys(THREADING, 4.0), 0.0, 0.0, 0.0, Borders.of_graph(ModelGraph(chain())), waking_us=50.0
+)
 CHAIN_FEED = {"v0": FEED["x"], "y": FEED["y"]}
 
 
