@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests import __main__ as whole
-from tests.times import ungrouped
+from tests.times import Times, ungrouped
 
 
 def written(folder: Path, body: str) -> str:
@@ -59,3 +60,14 @@ def test_names_are_without_the_groups_of_several_processes() -> None:
     assert ungrouped("tests/a.py::test_b[x@y]@browser") == "tests/a.py::test_b[x@y]"
     assert ungrouped("tests/a.py::test_b@postgres-0") == "tests/a.py::test_b"
     assert ungrouped("tests/a.py::test_b[x@y]") == "tests/a.py::test_b[x@y]"
+
+
+def test_files_that_cannot_be_read_have_failed_too() -> None:
+    """Processes of pytest-xdist report them and go on, and their run ends as one of failed tests does."""
+    times = Times("")
+    for name, failed in (("tests/a.py", True), ("tests/b.py", False), ("tests/a.py", True)):
+        times.pytest_collectreport(SimpleNamespace(nodeid=name, failed=failed))
+    times.pytest_runtest_logreport(
+        SimpleNamespace(nodeid="tests/c.py::test_d@group", failed=True, duration=1.0, user_properties=[])
+    )
+    assert list(times.failed) == ["tests/a.py", "tests/c.py::test_d"]

@@ -59,8 +59,12 @@ class Times:
         if report.failed:
             self.failed[ungrouped(report.nodeid)] = None
 
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed[report.nodeid] = None  # a file that cannot be read is asked again as one
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if hasattr(session.config, "workerinput") or not (self.part and self.tests):
+        if hasattr(session.config, "workerinput") or not (self.part and (self.tests or self.failed)):
             return
         FOLDER.mkdir(parents=True, exist_ok=True)
         rows = {
