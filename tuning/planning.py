@@ -162,7 +162,7 @@ def make_plan(
     draft = PlanDraft.of_bodies(structure, known.published(keys), counts, profile=profile)
     own = operators_of(keys) if {FUSION, LAYOUT}.intersection(names) else {}
     operators, unknown, answered = dict[str, Operator](), list[UnknownFusion](), list[AnsweredQuestion]()
-    plan = draft.plan(target.key, setting.key)
+    worth, plan = draft, draft.plan(target.key, setting.key)
     passed_us = {"": _sums(draft, plan)[0]}
     for name in names:
         if name == FUSION:
@@ -175,8 +175,7 @@ def make_plan(
         worth = draft.each(lambda _, one: worth_their_borders(one))
         plan = worth.plan(target.key, setting.key)
         passed_us[name] = _sums(worth, plan)[0]
-    if names:
-        draft = worth
+    draft = worth
     choices = with_misses(choices_of(draft, plan, known.kernels, organisation), target, setting)
     found = draft.layouts
     layouts = unknown_layouts(found.questions, operators) if found is not None else []

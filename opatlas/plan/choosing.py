@@ -19,7 +19,7 @@ from opatlas.noise import MARGIN
 from opatlas.plan.closeness import is_close
 from opatlas.plan.compiling import compile_ahead
 from opatlas.plan.cuts import worth_their_cuts
-from opatlas.plan.exactness import in_float64_if_possible, why_inexact
+from opatlas.plan.exactness import why_inexact
 from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
 from opatlas.plan.line_up import TimedInTurns, line_up
@@ -43,13 +43,15 @@ COPIES = 3
 Build = Callable[[ModelPlan], Executor]
 Fewer = Callable[[int], Mapping[NodeAt, NodeChoice]]
 """The kernels that are known for so many threads, fewer than the model's."""
+Exact = Callable[[], Sequence[np.ndarray] | None]
+"""The model's outputs in float64, None where nobody can tell them."""
 
 
 @dataclass(frozen=True)
 class Chosen:
     """What runs, and who was tried: the default framework first. ``refused``: frameworks that took no part,
     and why; ``of_given``: which of the standings are the given plan's, in one stream or several;
-    ``inexact``: that it errs more than it may, and so took no part."""
+    ``inexact``: that it errs more than it may, and so does not run."""
 
     executor: Executor
     standings: tuple[TimedInTurns, ...]
@@ -76,6 +78,7 @@ def choose(
     given: ModelPlan | None = None,
     fused: Sequence[NodeChoice] = (),
     fewer: Fewer = lambda _: {},
+    exact: Exact = lambda: None,
 ) -> Chosen:
     """The fastest of the whole model in each framework and of plans with more or fewer of these kernels,
     timed in turns for about so many ``seconds``.
@@ -85,7 +88,8 @@ def choose(
     here. ``fused``: kernels of several nodes, of which those that save most take part beside the others.
     ``fewer`` is asked only where streams, which share the threads, could pay. Who takes part gives the
     default's outputs, and is chosen only where it is better as :func:`is_better` says, so that nobody ever
-    gets a wrong or a slower model. Raises what the default raises over ``feed``.
+    gets a wrong or a slower model; the given plan, only where it errs no more than it may beside what is
+    ``exact``, which is asked for where it would run. Raises what the default raises over ``feed``.
     """
     contest = _Contest(graph, place, build, feed)
     if not graph.is_random:  # two runs of which may differ: nobody could tell a wrong plan
@@ -101,7 +105,8 @@ def choose(
         for name, one in standings.items()
         if name != WHOLE and is_better(one.ratios, contest.executors[name].plan)
     ]
-    best = max(better, key=lambda one: one.ratios.ratio).said if better else WHOLE
+    better.sort(key=lambda one: -one.ratios.ratio)
+    best = next((one.said for one in better if contest.may_run(one.said, exact)), WHOLE)
     for name, executor in contest.executors.items():
         if name != best:
             executor.close()
@@ -189,11 +194,8 @@ class _Contest:
             self.add(predicted(plan, known))
 
     def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
-        """As it is and, if it is of one stream, in several, where enough of it can overlap; unless it errs
-        more than it may, as far as PyTorch can tell."""
+        """As it is and, if it is of one stream, in several, where enough of it can overlap."""
         self.add(given)
-        if self._is_inexact(given, threads):
-            return
         self.of_given.add(said_of(given))
         streams = self._stream_counts(threads) if given.stream_count == 1 else []
         if not streams or given.nhwc or (found := self._profiled(threads)) is None:
@@ -203,17 +205,15 @@ class _Contest:
             self.add(predicted(plan, known))
             self.of_given.add(said_of(plan))
 
-    def _is_inexact(self, given: ModelPlan, threads: int) -> bool:
-        """Whether it is, and takes no part any more."""
-        executor = self.executors.get(said_of(given))
-        if executor is None or not given.kernels:
-            return False
-        if (exact := in_float64_if_possible(self._graph, self._feed, threads)) is not None:
-            self.inexact = why_inexact(executor.run(self._feed), self._expected, exact)
-        if self.inexact:
-            log.warning("A plan of %s takes no part: %s", said_of(given), self.inexact)
-            self.executors.pop(said_of(given)).close()
-        return bool(self.inexact)
+    def may_run(self, said: str, exact: Exact) -> bool:
+        """Whether it errs no more than it may, as far as anybody can tell; asked of the given plan alone."""
+        executor = self.executors[said]
+        if said in self.of_given and executor.plan.kernels and (outputs := exact()) is not None:
+            self.inexact = why_inexact(executor.run(self._feed), self._expected, outputs)
+            if self.inexact:
+                log.warning("A plan of %s does not run: %s", said, self.inexact)
+                return False
+        return True
 
     def _stream_counts(self, threads: int) -> list[int]:
         is_wide = could_pay(self._graph, self._default_us)
@@ -225,7 +225,7 @@ class _Contest:
         """Those that pay for the cuts they make; all of them, where by what is measured none does: the
         line-up knows better."""
         kept = worth_their_cuts(
-            self._graph, kernels, lambda node: times.get(node, 0.0), known.borders, known.border_costs
+            self._graph, kernels, lambda node: times.get(node, 0.0), known.borders, known.border_costs()
         )
         return kept or dict(kernels)
 

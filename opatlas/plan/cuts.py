@@ -40,31 +40,8 @@ def worth_their_cuts(
         return dict(chosen)
     line = _StepOrder(graph, chosen, left_us, borders, costs, stays)
     ways = [frozenset(chosen), *(line.kept(share) for share in CHEAPER), frozenset(stays)]
-    best = min(
-        dict.fromkeys(ways),
-        key=lambda way: _us(graph, {at: chosen[at] for at in way}, left_us, borders, costs),
-    )
+    best = min(dict.fromkeys(ways), key=line.us)
     return {at: one for at, one in chosen.items() if at in best}
-
-
-def _us(
-    graph: PlannedGraph,
-    chosen: Mapping[NodeAt, NodeChoice],
-    left_us: Callable[[int], float],
-    borders: Borders,
-    costs: BorderCosts,
-) -> float:
-    """Of one run, but for what is in the bodies of branches and loops that run by themselves."""
-
-    def each() -> Iterator[float]:
-        for step in with_kernels(graph, chosen, "", "").steps:
-            if isinstance(step.by, ByKernel):
-                yield step.predicted_us or 0.0
-            elif isinstance(step.by, ByFramework):
-                yield costs.ends_us(borders.bytes_of(step))
-                yield from map(left_us, step.nodes)
-
-    return math.fsum(each())
 
 
 class _StepOrder:
@@ -79,7 +56,8 @@ class _StepOrder:
         costs: BorderCosts,
         stays: Collection[NodeAt],
     ) -> None:
-        self._costs, self._stays = costs, stays
+        self._graph, self._chosen, self._left_us = graph, chosen, left_us
+        self._borders, self._costs, self._stays = borders, costs, stays
         within = {node for one in chosen.values() for node in one.fused[:-1]}
         order = [node for node in needed_nodes(graph) if node not in within]
         # Who runs by itself for the sake of a kernel in it cuts as a kernel does.
@@ -92,6 +70,21 @@ class _StepOrder:
         ]
         self._order = order
         self._alive = _alive(graph, order, chosen, borders)
+
+    def us(self, way: Collection[NodeAt]) -> float:
+        """What one run takes with these kernels alone, but for what is in the bodies of branches and loops
+        that run by themselves."""
+
+        def each() -> Iterator[float]:
+            chosen = {at: self._chosen[at] for at in way}
+            for step in with_kernels(self._graph, chosen, "", "").steps:
+                if isinstance(step.by, ByKernel):
+                    yield step.predicted_us or 0.0
+                elif isinstance(step.by, ByFramework):
+                    yield self._costs.ends_us(self._borders.bytes_of(step))
+                    yield from map(self._left_us, step.nodes)
+
+        return math.fsum(each())
 
     def kept(self, share: float) -> frozenset[NodeAt]:
         """Kernels with which the whole takes least along the line, where a value that is alive at a cut

@@ -50,14 +50,9 @@ class Costs:
     borders: Borders
     waking_us: float = 0.0
 
-    @property
-    def border_costs(self) -> BorderCosts:
-        """Of regions whose threads sleep between their runs."""
-        return BorderCosts(self.region_us[SLEEPING], self.us_per_mib)
-
-    def ends_us(self, step: PlanStep) -> float:
-        """What a region brings into blocks of channels and out of them at its ends."""
-        return self.us_per_mib * self.borders.bytes_of(step) / MIB
+    def border_costs(self, threading: str = SLEEPING) -> BorderCosts:
+        """Of regions that use threads so."""
+        return BorderCosts(self.region_us[threading], self.us_per_mib)
 
 
 def costs(
@@ -92,7 +87,8 @@ def _predicted(step: PlanStep, known: Costs) -> PlanStep:
     if isinstance(step.by, ByKernel):
         return replace(step, predicted_us=(step.predicted_us or 0.0) + known.call_us)
     own = sum(known.nodes.get(number, 0.0) for number in step.nodes)
-    return replace(step, predicted_us=own + known.region_us[step.by.threading] + known.ends_us(step))
+    ends_us = known.border_costs(step.by.threading).ends_us(known.borders.bytes_of(step))
+    return replace(step, predicted_us=own + ends_us)
 
 
 def is_short(step: PlanStep, known: Costs, threads: int) -> bool:

@@ -19,6 +19,7 @@ from opatlas.graph.profile import ModelProfile
 from opatlas.graph.simplify import NotSimplified, simplified
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.closeness import is_close
+from opatlas.plan.exactness import in_float64_if_possible
 from opatlas.plan.profiling import profile_in_place
 from opatlas.plan.regions import open_session
 
@@ -40,6 +41,7 @@ class OtherForms:
     ) -> None:
         self.graph, self._dims, self._example, self._threads = graph, dims, example, threads
         self._simpler: ModelGraph | NotSimplified | None = None
+        self._exact: dict[str, list[np.ndarray] | None] = {}
 
     def folded(self) -> ModelGraph:
         """The simpler form of a model with normalisations that are folded into what they follow there: its
@@ -71,6 +73,13 @@ class OtherForms:
     def profiled(self, graph: ModelGraph) -> ModelProfile:
         """What some runs show of the model, or of its simpler form."""
         return profile_in_place(graph, self._feed(), self._threads)
+
+    def in_float64(self, graph: ModelGraph, feed: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
+        """What the model, or its simpler form, gives over ``feed`` in float64; made once, since it takes
+        large models seconds. None where nobody can tell."""
+        if graph.key not in self._exact:
+            self._exact[graph.key] = in_float64_if_possible(graph, feed, self._threads)
+        return self._exact[graph.key]
 
     def _feed(self) -> Mapping[str, np.ndarray]:
         return self._example or random_inputs(self.graph)

@@ -335,7 +335,7 @@ class Session:
                 self.graph, self.kernels.choices, self.place, self._build, feed, self.threads, self._try_s,
                 frameworks=self._kept.rivals(), loading_s=conf().loading_s,
                 given=None if self._given is None else self._given.plan, fused=self._fused,
-                fewer=self._kernels.choices_on,
+                fewer=self._kernels.choices_on, exact=lambda: self._forms.in_float64(self.graph, feed),
             )  # fmt: skip
         except OpatlasError as error:
             if self._example is not None:
