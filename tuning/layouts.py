@@ -48,8 +48,9 @@ def with_forms(
     if len(_kept) > MOST_KEPT:
         _kept.clear()
     forms, reorders, made = dict[BodyPath, list[LayoutForm]](), dict[ReorderOf, Operator](), MadeForms(_kept)
+    whole = TypedNodes.of_structure(draft.structure)
     for body, one in draft.everywhere():
-        model = TypedNodes.of_structure(one.structure)
+        model = whole.within(body)
         forms[body] = forms_of(model, _units(one), placed_operators(one.structure, known), made)
         reorders |= _reorders(forms[body], model)
     operators = {one.placed.operator.key: one.placed.operator for some in forms.values() for one in some}

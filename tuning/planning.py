@@ -163,7 +163,8 @@ def make_plan(
     own = operators_of(keys) if {FUSION, LAYOUT}.intersection(names) else {}
     operators, unknown, answered = dict[str, Operator](), list[UnknownFusion](), list[AnsweredQuestion]()
     worth, plan = draft, draft.plan(target.key, setting.key)
-    passed_us = {"": _sums(draft, plan)[0]}
+    sums = _sums(draft, plan)
+    passed_us = {"": sums[0]}
     for name in names:
         if name == FUSION:
             draft = with_fusions(draft, target, setting, own, known.published)
@@ -174,7 +175,8 @@ def make_plan(
             unknown, answered = unknown_fusions(draft), answered_fusions(draft)
         worth = draft.each(lambda _, one: worth_their_borders(one))
         plan = worth.plan(target.key, setting.key)
-        passed_us[name] = _sums(worth, plan)[0]
+        sums = _sums(worth, plan)
+        passed_us[name] = sums[0]
     draft = worth
     choices = with_misses(choices_of(draft, plan, known.kernels, organisation), target, setting)
     found = draft.layouts
@@ -185,7 +187,7 @@ def make_plan(
     hopeless = replace(odds.in_hindsight, count=len(unknown) + len(layouts) - len(hopeful) - len(laid))
     asking = [*(one.operator for one in hopeful), *(one.operator for one in laid)]
     return MadePlan(
-        plan, names, choices, *_sums(draft, plan), hopeful, laid, len(asking), exploring_s(asking), hopeless,
+        plan, names, choices, *sums, hopeful, laid, len(asking), exploring_s(asking), hopeless,
         estimated_us=found.estimated_us if found is not None else 0.0, passed_us=passed_us,
         draft=draft,
     )  # fmt: skip

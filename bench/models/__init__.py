@@ -30,7 +30,6 @@ that was cut off goes on where it stopped: in the middle of exploring with the s
 
 from __future__ import annotations
 
-import math
 import statistics
 import tempfile
 import time
@@ -54,6 +53,7 @@ from bench.record import FOLDER, BenchRecord
 from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity import Operator, default_setting, detect_target
+from opatlas.plan.exactness import error_of
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.plan import KERNEL_KINDS, ByFramework, ModelPlan
 from opatlas.session.forms import OtherForms
@@ -251,7 +251,7 @@ def _timed(
         "kernels": len(session.plan.kernels),
         "chosen": said_of(session.plan),
         "standings": [asdict(one) for one in session.standings],
-        "max_error": max(_error(one, other) for one, other in zip(found, expected, strict=True)),
+        "max_error": error_of(found, expected),
     }
 
 
@@ -263,13 +263,6 @@ def _column_of(plan: ModelPlan) -> str | None:
 
 def bounds(one: TimedInTurns) -> list[float]:
     return [one.ratios.ratio, one.ratios.low, one.ratios.high]
-
-
-def _error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference, as a share of the largest value; endless where the shapes differ."""
-    if found.shape != expected.shape:
-        return math.inf
-    return float(np.max(np.abs(found - expected), initial=0) / (np.max(np.abs(expected), initial=0) or 1.0))
 
 
 def measure_overhead() -> dict[str, float]:

@@ -24,7 +24,16 @@ from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, kernels_in, whole, with_kernels
-from opatlas.plan.plan import FRAMEWORKS, ONE, RESTING, Alternative, ByFramework, ByKernel, ModelPlan
+from opatlas.plan.plan import (
+    FRAMEWORKS,
+    IN_PLACE,
+    ONE,
+    RESTING,
+    Alternative,
+    ByFramework,
+    ByKernel,
+    ModelPlan,
+)
 from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
@@ -181,10 +190,11 @@ class _Contest:
             return
         times, known = found
         promising = _promising(choices, times)
-        both = self._worth(with_fusions(promising, fused, times), times, known)
-        promising = self._worth(promising, times, known)
-        plans = _plans(self._graph, both, times, self._place) if both != promising else []
-        plans += _plans(self._graph, promising, times, self._place)
+        joined = with_fusions(promising, fused, times)
+        alone = self._worth(promising, times, known)
+        both = alone if joined == promising else self._worth(joined, times, known)
+        plans = _plans(self._graph, both, times, self._place) if both != alone else []
+        plans += _plans(self._graph, alone, times, self._place)
         if plans and any(one.startswith(LABELS["openvino"]) for one in self.executors):
             plans.append(by_framework(plans[0], "openvino"))
         if plans:
@@ -387,8 +397,7 @@ def _promising(
     gains = {number: times.get(number, 0.0) - one.median_us for number, one in choices.items()}
     order = sorted((number for number, gain in gains.items() if gain > 0), key=lambda number: -gains[number])
     return {
-        number: replace(choices[number], over=(Alternative("ONNX Runtime in the model", times[number]),))
-        for number in order
+        number: replace(choices[number], over=(Alternative(IN_PLACE, times[number]),)) for number in order
     }
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from opatlas.graph.fusion.choosing import FusionOption, choose_fusions
 from opatlas.graph.linked import NodeAt
 from opatlas.plan.making import NodeChoice
-from opatlas.plan.plan import Alternative
+from opatlas.plan.plan import IN_PLACE, Alternative
 
 
 def with_fusions(
@@ -28,7 +28,7 @@ def with_fusions(
         for node in one.fused:
             chosen.pop(node, None)
         theirs = math.fsum(in_place[node] for node in one.fused)
-        chosen[one.fused[-1]] = replace(one, over=(Alternative("ONNX Runtime in the model", theirs),))
+        chosen[one.fused[-1]] = replace(one, over=(Alternative(IN_PLACE, theirs),))
 
     def gain(node: NodeAt) -> float:
         one = chosen[node]

@@ -75,6 +75,10 @@ class ByBodies:
         return f"{sum(len(plan.kernels) for plan in self.plans)} kernels in bodies"
 
 
+IN_PLACE = "ONNX Runtime in the model"
+"""By a profile of the model."""
+
+
 @dataclass(frozen=True)
 class Alternative:
     """What a step could have been, and its time there."""

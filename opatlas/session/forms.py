@@ -41,6 +41,7 @@ class OtherForms:
     ) -> None:
         self.graph, self._dims, self._example, self._threads = graph, dims, example, threads
         self._simpler: ModelGraph | NotSimplified | None = None
+        self._profiles: dict[str, ModelProfile] = {}
         self._exact: dict[str, list[np.ndarray] | None] = {}
 
     def folded(self) -> ModelGraph:
@@ -71,8 +72,10 @@ class OtherForms:
         return laid_out_graph(graph, nhwc, self._feed(), self._threads)
 
     def profiled(self, graph: ModelGraph) -> ModelProfile:
-        """What some runs show of the model, or of its simpler form."""
-        return profile_in_place(graph, self._feed(), self._threads)
+        """What some runs show of the model, or of its simpler form; made once."""
+        if graph.key not in self._profiles:
+            self._profiles[graph.key] = profile_in_place(graph, self._feed(), self._threads)
+        return self._profiles[graph.key]
 
     def in_float64(self, graph: ModelGraph, feed: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
         """What the model, or its simpler form, gives over ``feed`` in float64; made once, since it takes

@@ -346,6 +346,7 @@ class Session:
             exact = given_plan(True, self._forms.graph, self.place, self._client, self._forms, MOST_ERROR)
             if exact is not None:
                 chosen.executor.close()
+                self._kernels.close()
                 self._look_up(exact, self._most_fusions)
                 return self._chosen()
         self.standings, self.refused = chosen.standings, chosen.refused

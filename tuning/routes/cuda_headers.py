@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-_TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
-"""What a sandbox that builds shows of them are their headers (``tuning.measure.sandbox.roots``)."""
+TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
+"""A sandbox that builds shows their headers."""
 OF_DEVICE_CODE = ("cuda_fp16.h", "nv/target")
 """Of two packages, and the first includes the second."""
 OF_HOST_CODE = ("cuda.h", "cuda_runtime_api.h")
@@ -41,4 +41,4 @@ def _folders() -> Iterator[Path]:
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec else ():
         yield from (Path(root) / name for name in ("cu13", "cuda_runtime"))
-    yield from map(Path, _TOOLKITS)
+    yield from map(Path, TOOLKITS)

@@ -99,11 +99,9 @@ def _resident_buffers(
             "A stream other than the default one is given, and the driver that is used here launches into no "
             "other: install cuda-bindings."
         )
-    assert reader.on_device is not None
-    found = [
-        resident_array(given, value, name, reader.on_device, reader.alignment, stream)
-        for name, given, value in named
-    ]
+    device, alignment = reader.on_device, reader.alignment  # each asks the driver
+    assert device is not None
+    found = [resident_array(given, value, name, device, alignment, stream) for name, given, value in named]
     return CallBuffers(inputs, outputs, (stream, *(one.address for one in found)), True, stream)
 
 

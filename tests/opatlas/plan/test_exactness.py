@@ -7,7 +7,7 @@ import pytest
 
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import exactness
-from opatlas.plan.exactness import in_float64_if_possible, why_inexact
+from opatlas.plan.exactness import error_of, in_float64_if_possible, why_inexact
 from tests.opatlas.plan.test_executor import FEED, chain
 from tests.opatlas.session.test_session import looping
 
@@ -16,6 +16,11 @@ EXACT = [np.array([1.0, -4.0])]
 
 def off(by: float) -> list[np.ndarray]:
     return [(EXACT[0] + [by, 0.0]).astype(np.float64)]
+
+
+def test_outputs_of_another_shape_are_endlessly_wrong() -> None:
+    assert error_of([np.ones(3)], [np.ones(4)]) == float("inf")
+    assert error_of([np.array([1.0, 3.0])], [np.array([1.0, 4.0])]) == 0.25
 
 
 def test_twice_as_much_is_allowed_and_what_is_rounding() -> None:

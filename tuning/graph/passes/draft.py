@@ -16,7 +16,7 @@ from opatlas.graph.profile import BorderCosts, ModelProfile
 from opatlas.graph.structure import ModelStructure
 from opatlas.plan.borders import Borders
 from opatlas.plan.making import DEFAULT, NodeChoice, needed_nodes, with_kernels
-from opatlas.plan.plan import ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
+from opatlas.plan.plan import Alternative, ByBodies, ByFramework, ByKernel, ModelPlan, PlanStep
 from tuning.graph.in_place import times_in_place
 from tuning.graph.layout.forms import LayoutForm
 from tuning.graph.layout.problem import ReorderOf
@@ -25,8 +25,6 @@ ALONE = "the default alone, not in place"
 """What a published default's time is: of the operator by itself, where a framework may fuse it in a model."""
 BY_ONNX_RUNTIME = "ONNX Runtime alone, not in place"
 """The same of who runs what a plan leaves."""
-IN_PLACE = "ONNX Runtime in the model"
-"""By a profile of the model."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,13 @@ class PublishedKernel:
     @property
     def said(self) -> str:
         return f"{self.route} {self.label}"
+
+    def choice(
+        self, operator: str, tensors: tuple[int, ...], over: Alternative, fused: tuple[int, ...] = ()
+    ) -> NodeChoice:
+        """It, for nodes that are this operator of these values."""
+        by = ByKernel(operator, self.artifact, tensors, self.said)
+        return NodeChoice(by, self.median_us, (over,), fused)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from opatlas.graph.fusion.choosing import FusionOption, choose_fusions
 from opatlas.graph.fusion.dataflow import DataFlow
 from opatlas.identity.operator_types import types_with
 from opatlas.plan.making import NodeChoice
-from opatlas.plan.plan import Alternative, ByKernel
+from opatlas.plan.plan import Alternative
 from tuning.graph.passes.draft import PlanDraft
 
 HEAVY = types_with(family="convolution") | types_with(family="linear") | types_with(family="attention")
@@ -52,8 +52,9 @@ def fused_as(draft: PlanDraft, candidates: Sequence[FusionCandidate]) -> PlanDra
             groups[one.nodes[-1]] = one.nodes
         else:
             chosen[one.nodes[-1]] = _choice(draft, one, parts_us)
-    flow = DataFlow.of_structure(draft.structure)
-    assert flow.runs_in_some_order(one.nodes for one in candidates)  # docs/g2.md: always
+    if candidates:
+        flow = DataFlow.of_structure(draft.structure)
+        assert flow.runs_in_some_order(one.nodes for one in candidates)  # docs/g2.md: always
     return replace(draft, chosen=chosen, apart=apart, together=together, groups=groups)
 
 
@@ -94,5 +95,5 @@ def _is_unknown(draft: PlanDraft, one: FusionCandidate) -> bool:
 def _choice(draft: PlanDraft, one: FusionCandidate, parts_us: float) -> NodeChoice:
     kernel = draft.published[one.placed.operator.key].kernel
     assert kernel is not None  # else it had no time
-    by = ByKernel(one.placed.operator.key, kernel.artifact, one.placed.tensors, kernel.said)
-    return NodeChoice(by, kernel.median_us, (Alternative(IN_PARTS, parts_us),), one.nodes)
+    over = Alternative(IN_PARTS, parts_us)
+    return kernel.choice(one.placed.operator.key, one.placed.tensors, over, one.nodes)

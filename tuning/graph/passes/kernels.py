@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opatlas.plan.making import NodeChoice
-from opatlas.plan.plan import Alternative, ByKernel
-from tuning.graph.passes.draft import ALONE, BY_ONNX_RUNTIME, IN_PLACE, PlanDraft
+from opatlas.plan.plan import IN_PLACE, Alternative
+from tuning.graph.passes.draft import ALONE, BY_ONNX_RUNTIME, PlanDraft
 
 
 def best_kernels(draft: PlanDraft) -> PlanDraft:
@@ -19,8 +18,7 @@ def best_kernels(draft: PlanDraft) -> PlanDraft:
         kernel = found.kernel if found is not None else None
         if found is None or kernel is None or left_us is None or kernel.median_us >= left_us:
             continue
-        by = ByKernel(node.operator, kernel.artifact, node.tensors, kernel.said)
         said = ALONE if found.onnxruntime_us is None else BY_ONNX_RUNTIME
         said = IN_PLACE if number in draft.in_place else said
-        chosen[number] = NodeChoice(by, kernel.median_us, (Alternative(said, left_us),))
+        chosen[number] = kernel.choice(node.operator, node.tensors, Alternative(said, left_us))
     return replace(draft, chosen=chosen)

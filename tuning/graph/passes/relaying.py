@@ -17,7 +17,7 @@ from opatlas.plan.plan import Alternative, ByKernel
 from tuning.graph.layout.forms import LayoutForm, transpose
 from tuning.graph.layout.names import NHWC, ROW_MAJOR
 from tuning.graph.layout.reorders import ReorderCosts
-from tuning.graph.passes.draft import AssumedTimes, KnownOperator, PlanDraft
+from tuning.graph.passes.draft import BY_ONNX_RUNTIME, AssumedTimes, KnownOperator, PlanDraft
 
 IN_ROW_MAJOR = "in row-major, alone, not in place"
 """What a unit that runs channels-last was chosen over."""
@@ -107,10 +107,9 @@ class RelaidDraft:
         kernel = known.kernel
         assert kernel is not None  # or it were left
         tensors = tuple(self._number(value, value in one.turned) for value in one.placed.tensors)
-        by = ByKernel(one.placed.operator.key, kernel.artifact, tensors, kernel.said)
-        over = (Alternative(IN_ROW_MAJOR, self._draft.row_major_us(one.nodes) or 0.0),)
+        over = Alternative(IN_ROW_MAJOR, self._draft.row_major_us(one.nodes) or 0.0)
         fused = nodes if len(nodes) > 1 else ()
-        self._chosen[nodes[-1]] = NodeChoice(by, kernel.median_us, over, fused)
+        self._chosen[nodes[-1]] = kernel.choice(one.placed.operator.key, tensors, over, fused)
 
     def _assumed_in(self, node: int) -> AssumedTimes:
         """Of a node in a unit: as in the model as it was given, and nothing for Transposes."""
@@ -128,9 +127,8 @@ class RelaidDraft:
         key = transpose(kind, source, target).key
         known: KnownOperator | None = self._draft.published.get(key)
         if known is not None and known.kernel is not None and known.kernel.median_us < known.left_us:
-            by = ByKernel(key, known.kernel.artifact, laid.inputs, known.kernel.said)
-            over = (Alternative("ONNX Runtime alone, not in place", known.left_us),)
-            self._chosen[node] = NodeChoice(by, known.kernel.median_us, over)
+            over = Alternative(BY_ONNX_RUNTIME, known.left_us)
+            self._chosen[node] = known.kernel.choice(key, laid.inputs, over)
 
     # ---- the structure ------------------------------------------------------------------------------
 

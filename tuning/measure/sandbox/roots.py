@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tuning.routes.cuda_headers import TOOLKITS
+
 RUNNING = ("native", "manual")
 """Zygotes whose children run compiled code and build none."""
 
@@ -24,7 +26,7 @@ _CPUS = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 _TOOLS = (
     *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec"),
     *("/usr/include", "/usr/local/bin", "/usr/local/lib", "/usr/local/include", "/etc/alternatives"),
-    *("/usr/local/cuda/include", "/opt/cuda/include"),
+    *(f"{toolkit}/include" for toolkit in TOOLKITS),
 )
 _COMPILERS_IN_LIBRARIES = ("gcc", "gcc-cross", "clang", "bfd-plugins", "compat-ld", "gold-ld")
 _RUNNING_PACKAGES = ("numpy", "numpy.libs", "ml_dtypes", "onnx", "google", "typing_extensions.py")

@@ -15,10 +15,10 @@ from opatlas.graph.structure import ModelStructure, StructureNode
 from opatlas.graph.types import TensorType
 from opatlas.plan.borders import Borders
 from opatlas.plan.making import NodeChoice
-from opatlas.plan.plan import ByFramework, ByKernel, PlanStep
+from opatlas.plan.plan import IN_PLACE, ByFramework, ByKernel, PlanStep
 from tests.tuning.graph.passes.test_fusion import known
 from tuning.graph.passes.borders import worth_their_borders
-from tuning.graph.passes.draft import IN_PLACE, AssumedTimes, PlanDraft
+from tuning.graph.passes.draft import AssumedTimes, PlanDraft
 from tuning.graph.passes.kernels import best_kernels
 
 MIB_OF_ONE = TensorType(TensorProto.FLOAT, (1, 8, 128, 256))
