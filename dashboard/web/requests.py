@@ -7,14 +7,11 @@ from contextlib import contextmanager
 
 from django.contrib import messages
 from django.http import HttpRequest
-from django.middleware.csrf import get_token
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.utils.safestring import SafeString
 from django_htmx.middleware import HtmxDetails
 
 from catalog.people import audit
 from catalog.viewing import Viewer
-from dashboard.web.markup import filled
 from opatlas.errors import CallerError
 
 
@@ -31,12 +28,6 @@ class ViewerRequest(HttpRequest):
 def number_in(text: str) -> int | None:
     """A row's number as somebody wrote it; None where it is none that a row can have."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
-def token_field(request: HttpRequest) -> SafeString:
-    """What ``{% csrf_token %}`` writes into a form, for forms that are made in Python: once for all rows of a
-    table."""
-    return filled('<input type="hidden" name="csrfmiddlewaretoken" value="{}">', get_token(request))
 
 
 def safe_next(request: ViewerRequest, otherwise: str) -> str:

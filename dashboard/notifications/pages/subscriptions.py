@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.backends.utils import csrf_input
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -25,7 +26,7 @@ from dashboard.notifications.templatetags.notifying import channel_label, choice
 from dashboard.notifications.write import subjects
 from dashboard.web.addresses import address
 from dashboard.web.markup import filled
-from dashboard.web.requests import ViewerRequest, number_in, refusals_said, safe_next, token_field
+from dashboard.web.requests import ViewerRequest, number_in, refusals_said, safe_next
 from dashboard.web.tables import Column, Table, exported, page
 
 
@@ -163,7 +164,7 @@ def _table(rows: list[Subscription], request: ViewerRequest) -> Table:
 
     @cache  # an export asks for none
     def token() -> SafeString:
-        return token_field(request)
+        return csrf_input(request)
 
     def actions(row: Subscription) -> SafeString:
         # Somebody watches hundreds: a template for each would be most of the page's time.

@@ -240,13 +240,14 @@ def plan_card(report: ModelReport, passes: str = "") -> PlanCard:
         names = passes_named(passes.split(",") if passes else None)
     except CallerError as error:
         return PlanCard(model, None, str(error))
-    here = Best.objects.filter(
-        operator__models__model=model, target=model.target_id, setting=model.setting_id
-    )
-    published = here.aggregate(count=Count("pk"), last=Max("published_at"))
-    known = (*published.values(), model.structure_key, *report.rows)
+    standing: tuple[Hashable, ...] = (model.structure_key,)
+    if names == UNLESS_NAMED:
+        here = Best.objects.filter(
+            operator__models__model=model, target=model.target_id, setting=model.setting_id
+        )
+        published = here.aggregate(count=Count("pk"), last=Max("published_at"))
+        standing = (*published.values(), model.structure_key, *report.rows)
     try:
-        standing = known if names == UNLESS_NAMED else (model.structure_key,)
         kept = _made(model, standing, int(time.monotonic() // KEPT_S), names)
     except CallerError as error:
         return PlanCard(model, None, str(error), names)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from django.template.backends.utils import csrf_input
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -15,7 +16,7 @@ from dashboard.templatetags.opatlas import ago, badge
 from dashboard.web import wording
 from dashboard.web.addresses import address
 from dashboard.web.markup import filled
-from dashboard.web.requests import ViewerRequest, token_field
+from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exports
 from tuning.statistics.workers import Fleet, LeasedExploration, WorkerRow
 
@@ -107,7 +108,7 @@ class RoutesCell:
 
     @cached_property
     def _token(self) -> SafeString:
-        return token_field(self._request)
+        return csrf_input(self._request)
 
 
 _DECLARE = (
