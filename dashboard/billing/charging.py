@@ -123,7 +123,9 @@ def _terms_on_pages(
 ) -> dict[int, Terms]:
     now = timezone.now()
     holding = [pk for pk, rule in chosen.items() if rule.mode == Mode.WITHHOLD]
-    mine = Purchase.objects.filter(organisation_id=organisation_id, implementation__in=holding)
+    mine = Purchase.objects.filter(
+        Q(ends_at=None) | Q(ends_at__gt=now), organisation_id=organisation_id, implementation__in=holding
+    )
     bought = set(mine.values_list("implementation_id", flat=True))
     flat = account is not None and account.plan == Plan.PREPAID and plan_runs(account, now)
     room = _room(account, now)
@@ -137,7 +139,11 @@ def _terms_on_pages(
                 " Your credit covers it: it opens when a job's lookup is next served it, and is then charged."
             )
         elif rule.mode == Mode.WITHHOLD and not withheld:
-            said += " Open to you: your plan covers it." if flat else " Open to you: it was charged before."
+            said += (
+                " Open to you: your plan covers it."
+                if flat
+                else " Open to you: a job of yours was served it."
+            )
         due = max(0, -account.balance_micros) if account else 0
         found[pk] = Terms(withheld, prices[pk], rule.currency, rule.pk, PAY_URL, said, due)
     return found

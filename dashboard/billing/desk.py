@@ -17,6 +17,9 @@ from dashboard.web.wording import money
 PAY_URL = "/billing/"
 """Where people read their prices and pay: the page named ``billing``."""
 
+MOST_OWED_MICROS = 10**18
+"""No account owes more, whatever its rules: balances stay within 64 bits."""
+
 Priced = Hit | UseAgreement
 
 
@@ -54,7 +57,7 @@ class Desk:
         amount = 0 if self._flat else price.micros
         if amount and amount > self._limit_left():
             self.beyond.append(WithheldHit(hit, rule, amount))
-        elif rule.mode == Mode.WITHHOLD and amount and self._balance - amount < self._floor:
+        elif amount and amount > self._credit(rule):
             self.held.append(WithheldHit(hit, rule, amount))
         else:
             self._charge(Charge(hit, calls, rule, price.list_micros, amount, self._balance - amount))
@@ -146,7 +149,7 @@ class Desk:
         return SoFar(hits, micros, self._counts.get((rule.line, hit.operator_id), (0, 0))[1])
 
     def _credit(self, rule: PriceRule) -> int:
-        return self._balance - self._floor if rule.mode == Mode.WITHHOLD else MOST_MICROS
+        return self._balance - (self._floor if rule.mode == Mode.WITHHOLD else -MOST_OWED_MICROS)
 
     def _limit_left(self) -> int:
         """In another currency than the account's it covers nothing."""

@@ -142,7 +142,12 @@ class PriceRule(AppendOnly):
     def price(self) -> Price:
         first = PriceTier(1, self.per_hit_micros, self.per_saved_second_micros)
         further = tuple(PriceTier(**one) for one in self.tiers)
-        return Price((first, *further), self.cap_month_micros, self.cap_operator_month_micros)
+        return Price(
+            (first, *further),
+            self.cap_month_micros,
+            self.cap_operator_month_micros,
+            sells=self.mode == Mode.WITHHOLD,
+        )
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -349,12 +354,13 @@ class LedgerDay(models.Model):
 
 
 class Purchase(models.Model):
-    """An implementation that an organisation was charged for: its artifact and code are open to it ever
-    after."""
+    """A withheld implementation that an organisation was served: its artifact and code are open to it, ever
+    after where it paid, until ``ends_at`` where a free tier, a cap or a plan made the hit cost nothing."""
 
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
     implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="+")
     first_at = models.DateTimeField()
+    ends_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

@@ -1,7 +1,8 @@
 """What a hit costs, by the price, the hit, and what the month had before it. PURE.
 
 Integers in millionths of the currency throughout. The only rounding is of time saved: half a millionth or
-more is one (round half up), decided exactly, on fractions.
+more is one (round half up), decided exactly, on fractions. A price that sells what was withheld counts one
+call at least, and a millionth at least where time is saved: callers say how often they call.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ class PriceTier:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Tiers by rising ``from_hit``, the first from 1; caps of a calendar month (UTC), None: none."""
+    """Tiers by rising ``from_hit``, the first from 1; caps of a calendar month (UTC), None: none. ``sells``:
+    what is paid with it opens an implementation that is withheld."""
 
     tiers: tuple[PriceTier, ...]
     cap_month_micros: int | None = None
     cap_operator_month_micros: int | None = None
+    sells: bool = False
 
     def tier(self, hit: int) -> PriceTier:
         """The one that the ``hit``-th hit of a month falls into."""
@@ -62,7 +65,10 @@ class Quote:
 def quote(price: Price, before: SoFar, calls: float, default_us: float, served_us: float) -> Quote:
     """The price of one more hit. ``calls`` × (``default_us`` - ``served_us``) is the time it saves; a hit
     that saves nothing costs no time."""
-    listed = list_price(price.tier(before.hits + 1), calls, default_us, served_us)
+    tier = price.tier(before.hits + 1)
+    listed = list_price(tier, max(calls, 1.0) if price.sells else calls, default_us, served_us)
+    if price.sells and tier.per_saved_second_micros and default_us > served_us:
+        listed = max(listed, 1)
     micros = listed
     if price.cap_month_micros is not None:
         micros = min(micros, max(0, price.cap_month_micros - before.micros))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from catalog import failpoints
@@ -18,11 +18,16 @@ from dashboard.billing.models import (
     Account,
     Kind,
     LedgerEntry,
+    Mode,
     MonthCount,
     PriceRule,
     Purchase,
     UseAgreement,
 )
+
+FETCHED_WITHIN = timedelta(hours=1)
+"""A job loads what it was served within minutes."""
+_LATER = "CASE WHEN old.ends_at IS NULL THEN NULL ELSE new.ends_at END"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +131,26 @@ def _count(organisation_id: int, month: date, charges: Sequence[Charge]) -> None
 
 
 def _note_purchases(organisation_id: int, now: datetime, charges: Sequence[Charge]) -> None:
-    numbers = sorted({charge.hit.implementation_id for charge in charges})
-    Purchase.objects.bulk_create(
-        [
-            Purchase(organisation_id=organisation_id, implementation_id=number, first_at=now)
-            for number in numbers
-        ],
-        ignore_conflicts=True,
-        batch_size=200,
-    )
+    """What was paid is open for ever. A hit that cost nothing is open until its job has fetched it. Reported
+    uses open nothing: their hit did."""
+    sold = [one for one in charges if isinstance(one.hit, Hit) and one.rule.mode == Mode.WITHHOLD]
+    paid = {one.hit.implementation_id for one in sold if one.amount_micros}
+    free = {one.hit.implementation_id for one in sold} - paid
+    for numbers, ends_at, newest in ((paid, None, "new.ends_at"), (free, now + FETCHED_WITHIN, _LATER)):
+        insert_or(
+            Purchase,
+            [
+                {
+                    "organisation_id": organisation_id,
+                    "implementation_id": number,
+                    "first_at": now,
+                    "ends_at": ends_at,
+                }
+                for number in sorted(numbers)
+            ],
+            unique=["organisation_id", "implementation_id"],
+            updates={"ends_at": newest},
+        )
 
 
 def _tell_of_charges(account: Account, entries: Sequence[LedgerEntry], usages: Sequence[Usage]) -> None:

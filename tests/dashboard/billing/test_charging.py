@@ -12,7 +12,7 @@ from catalog.errors import JournalError
 from catalog.models import JobOperator, LookupTally, Usage
 from catalog.usage.draining import drain_journal
 from dashboard.billing import words
-from dashboard.billing.models import Account, Held, LedgerEntry, MonthCount
+from dashboard.billing.models import Account, Held, LedgerEntry, MonthCount, Purchase
 from dashboard.billing.preview import preview
 from tests.catalog.making import write_file
 
@@ -293,3 +293,58 @@ def test_what_is_damaged_in_the_store_is_not_charged(ask, put, price, tmp_path):
     result = only(ask(64, include=frozenset({"manifest"})))
     assert (result.status, result.best.route, result.terms) == ("hit", "eager", None)
     assert not LedgerEntry.objects.exists()
+
+
+class TestWithheldIsNotOpenedForNothing:
+    """Callers say how often they call: however little, what is withheld costs a call."""
+
+    @pytest.mark.parametrize("calls", [1e-300, 5e-324, 1e-9, 0.4])
+    def test_by_less_than_one_call(self, ask, put, price, credit, organisation, calls):
+        published = put(64, "tvm", 2.0)  # saves 50 µs a call
+        price(per_saved_second=1000.0, mode="withhold")
+        assert only(ask(64, calls=calls)).state == "payment_required"
+        assert withheld(organisation.pk, published.implementation) is not None
+        assert not Purchase.objects.exists()
+        credit(1.0)
+        assert only(ask(64, calls=calls)).terms.price_micros == 50_000
+        assert withheld(organisation.pk, published.implementation) is None
+
+    def test_by_an_amount_that_rounds_to_nothing(self, ask, put, price, credit, organisation):
+        published = put(64, "tvm", 2.0)
+        price(per_saved_second=0.001, mode="withhold")  # 0.05 millionths a call
+        assert only(ask(64)).state == "payment_required"
+        assert withheld(organisation.pk, published.implementation).price_micros == 1
+
+    def test_for_longer_than_a_plan_that_covered_it(self, ask, put, price, organisation):
+        published = put(64, "tvm", 2.0)
+        price(0.01, mode="withhold")
+        account = Account.objects.create(organisation=organisation, currency="EUR", plan="prepaid")
+        assert only(ask(64)).terms.price_micros == 0
+        account.plan = "none"
+        account.save()
+        assert withheld(organisation.pk, published.implementation) is None  # its job fetches it now
+        Purchase.objects.update(ends_at=timezone.now())
+        assert withheld(organisation.pk, published.implementation) is not None
+
+    def test_free_hits_open_what_they_served_until_it_was_fetched(
+        self, ask, put, price, credit, organisation
+    ):
+        published = put(64, "tvm", 2.0)
+        price(0.0, mode="withhold", tiers=[{"from_hit": 2, "per_hit_micros": 10_000}])
+        assert only(ask(64)).status == "hit"
+        assert withheld(organisation.pk, published.implementation) is None
+        Purchase.objects.update(ends_at=timezone.now())
+        assert withheld(organisation.pk, published.implementation) is not None
+        credit(0.01)
+        assert only(ask(64)).status == "hit"  # paid now, and a free hit later takes nothing away
+        assert Purchase.objects.get().ends_at is None
+        MonthCount.objects.all().delete()
+        assert only(ask(64)).terms.price_micros == 0
+        assert Purchase.objects.get().ends_at is None
+
+    def test_an_account_owes_no_more_than_can_be_written(self, ask, put, price, organisation):
+        put(64, "tvm", 2.0)
+        price(0.01)
+        Account.objects.create(organisation=organisation, currency="EUR", balance_micros=-(10**18) + 5_000)
+        assert only(ask(64)).state == "payment_required"
+        assert balance() == -(10**18) + 5_000
