@@ -46,6 +46,10 @@ PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""
 
 _UNLOADABLE = "Implementations exist, but none of the kinds and versions that the request accepts."
+_GONE = (
+    "What this request was answered before is not served any more: it was revoked, or its artifact is damaged. "
+    "Ask again under another Idempotency-Key."
+)
 _waiters = threading.Semaphore(conf().max_waiters)
 
 
@@ -140,7 +144,26 @@ def lookup(request: LookupRequest) -> LookupAnswer:
 def _answered_before(request: LookupRequest) -> Answered | None:
     if request.named is None or request.organisation is None:
         return None
-    return kept_answer(request.organisation, request.named)
+    kept = kept_answer(request.organisation, request.named)
+    return kept and (_without_gone(request, kept[0]), _without_gone(request, kept[1]))
+
+
+def _without_gone(request: LookupRequest, kept: Sequence[Result]) -> list[Result]:
+    """What was answered before, but for hits that may not be served any more: what was paid for once is no
+    reason to serve what was revoked since."""
+    hits = {hit.implementation_id: hit for hit in _served(kept)}
+    if not hits:
+        return list(kept)
+    there = models.Implementation.objects.filter(pk__in=list(hits), revoked_at=None)
+    damaged = _damaged(request, hits.values())
+    sound = {pk for pk in there.values_list("pk", flat=True) if hits[pk].artifact_sha256 not in damaged}
+    gone = {hit.key for number, hit in hits.items() if number not in sound}
+    return [
+        Result(one.key, "miss", state=MissState.EXPLORED, reason=_GONE)
+        if one.status == "hit" and one.key in gone
+        else one
+        for one in kept
+    ]
 
 
 def _answer(request: LookupRequest) -> Answered:

@@ -11,7 +11,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from catalog.best import revoked
+from catalog.best import revoked, vouching
+from catalog.best.damage import note_damage
 from catalog.best.withdrawing import withdraw
 from catalog.lookup import lookups
 from catalog.lookup.repeating import forget_old_answers
@@ -82,7 +83,7 @@ def test_who_wants_free_answers_alone_is_charged_nothing(lookup, put, price, mon
     assert lookup(64, 65, key="once").status_code == 200 and charges() == 1
 
 
-def test_it_is_what_was_paid_for_whatever_has_become_of_it(lookup, put, price):
+def test_it_is_what_was_paid_for_unless_that_was_revoked(lookup, put, price):
     include = ["manifest"]
     paid = put(64, "tvm", 2.0, method="compiler")
     price(0.01, method="compiler")
@@ -96,7 +97,20 @@ def test_it_is_what_was_paid_for_whatever_has_become_of_it(lookup, put, price):
     revoked.forget()
     again = lookup(64, key="once", include=include).json()
     assert again["revoked"] == [paid.implementation.artifact.sha256]
-    assert again["results"] == first["results"] and charges() == 1
+    assert charges() == 1 and "manifests" not in again
+    (result,) = again["results"]
+    assert (result["status"], result["state"]) == ("miss", "explored") and "revoked" in result["reason"]
+    assert paid.implementation.artifact.sha256 not in json.dumps(again["results"])
+
+
+def test_a_repeat_serves_no_damaged_artifact_either(lookup, put, price):
+    paid = put(64, "tvm", 2.0)
+    price(0.01)
+    assert lookup(64, key="once", include=["manifest"]).json()["results"][0]["status"] == "hit"
+    note_damage(paid.implementation.artifact, "kernel.so is another file.")
+    vouching.forget()
+    assert lookup(64, key="once", include=["manifest"]).json()["results"][0]["status"] == "miss"
+    assert charges() == 1
 
 
 def test_by_get_as_well(api, put, price, target, setting):
