@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +22,25 @@ class AddContext(logging.Filter):
         return True
 
 
+_SECRET_LINKS = re.compile(r"(/(?:invited|forgotten|notifications/unsubscribe)/)[^\s?#\"'<>\\]+")
+
+
+def without_secret_links(text: str) -> str:
+    """A text whose links open nothing any more: who has one of an invitation or a new password has the
+    account. It keeps which page it was."""
+    return _SECRET_LINKS.sub(r"\1…", text)
+
+
+class PlainLines(logging.Formatter):
+    """For people. Of whatever logger: Django's own names the path of each refused request too."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secret_links(super().format(record))
+
+
 class JsonLines(JsonFormatter):
     """One JSON object a line: time (UTC), level, logger, message, and whatever the record carries."""
 
@@ -30,6 +50,9 @@ class JsonLines(JsonFormatter):
             rename_fields={"levelname": "level", "name": "logger", "exc_info": "traceback"},
             reserved_attrs=[*_RESERVED, "request", "server_time"],
         )
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secret_links(super().format(record))
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in super().process_log_record(log_data).items() if value != ""}
@@ -53,7 +76,7 @@ def logging_settings(form: str, level: str) -> dict[str, Any]:
         "disable_existing_loggers": False,
         "filters": {"context": {"()": "dashboard.operation.logs.AddContext"}},
         "formatters": {
-            "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+            "line": {"()": "dashboard.operation.logs.PlainLines"},
             "json": {"()": "dashboard.operation.logs.JsonLines"},
         },
         "handlers": {

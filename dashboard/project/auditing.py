@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 
 from catalog.models import ApiKey
 from catalog.people import audit, sessions
+from dashboard.operation.logs import without_secret_links
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
@@ -21,8 +22,6 @@ MACHINE_TRAFFIC = frozenset({"lookup", "csp-report"})
 """Names of routes that programs call all day: what they do has rows of its own."""
 
 WRITTEN_BY_SIGNALS = frozenset({"login", "logout", "admin:login", "admin:logout"})
-
-SECRET_ARGUMENTS = frozenset({"token", "secret"})
 
 
 class AuditMiddleware:
@@ -48,7 +47,7 @@ def _write(request: HttpRequest, response: HttpResponse, logged_before: int) -> 
     if not isinstance(key, ApiKey) and not getattr(user, "is_authenticated", False) and not said.action:
         return  # sent to the login
     detail: dict[str, Any] = dict(said.detail)
-    subject = said.subject or _path(request)
+    subject = said.subject or without_secret_links(request.path)
     if "admin" in match.app_names:
         if response.status_code == 200:
             return  # a form that was refused, or a question before deleting
@@ -76,15 +75,6 @@ def _action(request: HttpRequest) -> str:
     name = match.view_name or f"{request.method} {match.route}".replace("<int:", "<")
     verb = match.kwargs.get("verb")
     return f"{name}: {verb}" if verb else name
-
-
-def _path(request: HttpRequest) -> str:
-    path = request.path
-    match = request.resolver_match
-    for name, value in (match.kwargs if match else {}).items():
-        if name in SECRET_ARGUMENTS:
-            path = path.replace(str(value), "…")
-    return path
 
 
 def _organisation(request: HttpRequest, key: Any) -> int | None:

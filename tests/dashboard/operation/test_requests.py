@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from django.urls import path
+from django.urls import get_resolver, path
 
 from catalog.context import added_log_fields, log_fields
 from catalog.models import AuditEntry
-from dashboard.operation.logs import AddContext, JsonLines, logging_settings
+from dashboard.operation.logs import (
+    AddContext,
+    JsonLines,
+    PlainLines,
+    logging_settings,
+    without_secret_links,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -158,3 +164,41 @@ def test_strange_things_in_a_record_do_not_break_a_line(log: Kept) -> None:
         '%s\n{"level": "forged"}', "x", extra={"thing": object(), "path": b"\xff"}
     )
     assert log.lines[-1]["level"] == "WARNING" and "forged" in log.lines[-1]["message"]
+
+
+SECRETS = {"token", "uidb64", "secret", "code", "signature"}
+
+
+def addresses_with_secrets(patterns: Any, before: str = "/") -> Iterator[str]:
+    """Every page whose address opens something by itself, with an example of what opens it."""
+    for one in patterns:
+        begins = before + str(one.pattern)
+        if hasattr(one, "url_patterns"):
+            yield from addresses_with_secrets(one.url_patterns, begins)
+        elif SECRETS & set(re.findall(r"<(?:\w+:)?(\w+)>", begins)):
+            yield re.sub(r"<[^>]*>", "s3cr3t-Value", begins)
+
+
+LINKS = sorted(addresses_with_secrets(get_resolver("dashboard.urls").url_patterns))
+
+
+def test_there_are_pages_that_are_opened_by_their_address_alone() -> None:
+    assert len(LINKS) == 3, LINKS
+
+
+@pytest.mark.parametrize("path", [*LINKS, *(path.rstrip("/") for path in LINKS), "/invited//s3cr3t-Value/x"])
+@pytest.mark.parametrize("method", ["get", "post", "delete"])
+def test_links_that_open_an_account_are_in_no_log(log: Kept, path: str, method: str) -> None:
+    getattr(Client(raise_request_exception=False), method)(path)
+    assert log.lines and "s3cr3t" not in json.dumps(log.lines)
+    assert any("…" in line.get("path", "") for line in log.lines)
+    assert not AuditEntry.objects.filter(subject__contains="s3cr3t").exists()
+
+
+def test_a_reported_address_is_hidden_too(log: Kept) -> None:
+    report = {"csp-report": {"document-uri": "http://x/invited/s3cr3t-Value/", "blocked-uri": "inline"}}
+    Client().post("/csp-report", json.dumps(report), content_type="application/csp-report")
+    assert "s3cr3t" not in json.dumps(log.lines)
+    record = logging.makeLogRecord({"msg": "Not Found: %s", "args": ("/forgotten/s3cr3t/1-2/",)})
+    assert PlainLines().format(record).endswith("Not Found: /forgotten/…")
+    assert without_secret_links("/operators/o1:ab/?q=invited/") == "/operators/o1:ab/?q=invited/"
