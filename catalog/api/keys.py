@@ -16,7 +16,7 @@ from catalog.api.shapes import ModelAnswer
 from catalog.errors import RequestError
 from catalog.people import audit
 from catalog.people.addresses import MOST_NETWORKS
-from catalog.people.keys import SCOPES, create_api_key, facts_of, revoke_api_key
+from catalog.people.keys import SCOPES, facts_of, make_key_by, revoke_api_key
 
 
 class KeyAnswer(ModelAnswer):
@@ -78,18 +78,19 @@ class KeysView(Listing[models.ApiKey]):
 
     @operation(MadeKeyAnswer, name="create_key", status=201, tag="accounts", takes=NewKeySerializer)
     def post(self, request: Request) -> models.ApiKey:
-        """Make an API key; its text is answered once."""
+        """Make an API key; its text is answered once.
+
+        It ends no later than the key that asks, and is used from no other networks."""
         given, asking = self.sent(NewKeySerializer), self.key
-        user = asking.user if given["personal"] else None
-        if given["personal"] and user is None:
+        if given["personal"] and asking.user is None:
             raise RequestError(
                 "This key is nobody's: a personal one is made on the page of keys.", "personal"
             )
-        key, text = create_api_key(
-            asking.organisation,
+        key, text = make_key_by(
+            asking,
             given["name"],
             given["scopes"],
-            user=user,
+            personal=given["personal"],
             expires_at=given["expires_at"],
             addresses=given["addresses"],
         )

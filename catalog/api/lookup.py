@@ -123,6 +123,8 @@ class LookupView(_Asking):
 class OperatorBestView(_Asking):
     """Ask for one operator that is known, by its key."""
 
+    http_method_names = ["get", "options"]  # a HEAD would count, and charge, a hit that nobody gets
+
     @operation(
         BestAnswerSerializer,
         name="operator_best",

@@ -47,8 +47,8 @@ PAYMENT_REQUIRED = "payment_required"
 
 _UNLOADABLE = "Implementations exist, but none of the kinds and versions that the request accepts."
 _GONE = (
-    "What this request was answered before is not served any more: it was revoked, or its artifact is damaged. "
-    "Ask again under another Idempotency-Key."
+    "What this request was answered before is not served any more: it was revoked, or its artifact is "
+    "damaged. Ask again under another Idempotency-Key."
 )
 _waiters = threading.Semaphore(conf().max_waiters)
 

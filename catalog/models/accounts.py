@@ -89,6 +89,10 @@ class ApiKey(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="api_keys"
     )
+    # Who made a service's key, and knows its text: it is closed with that person's rights. Empty: the shell.
+    made_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="keys_made"
+    )
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, unique=True)
     secret_sha256 = models.CharField(max_length=64)
@@ -102,6 +106,11 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.name})"
+
+    @property
+    def answerable_id(self) -> int | None:
+        """The person with whose rights it ends."""
+        return self.user_id or self.made_by_id
 
     @property
     def expired(self) -> bool:

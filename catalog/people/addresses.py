@@ -63,6 +63,19 @@ def is_within(address: str, networks: Sequence[str]) -> bool:
     return any(plain in network for network in _parsed(tuple(networks)))
 
 
+def are_within(networks: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether each of these networks lies in one of the others. Raises :class:`RequestError` for what is no
+    network."""
+    around = _parsed(tuple(others))
+    return all(any(_lies_in(network, other) for other in around) for network in map(_network, networks))
+
+
+def _lies_in(network: Network, other: Network) -> bool:
+    if isinstance(network, ipaddress.IPv4Network):
+        return isinstance(other, ipaddress.IPv4Network) and network.subnet_of(other)
+    return isinstance(other, ipaddress.IPv6Network) and network.subnet_of(other)
+
+
 def _network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text.strip())

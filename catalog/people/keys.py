@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from catalog import models
 from catalog.errors import RequestError
-from catalog.people.addresses import is_within, networks_of
+from catalog.people.addresses import are_within, is_within, networks_of
 from catalog.selectors.rows import row_by
 
 if TYPE_CHECKING:
@@ -41,12 +41,13 @@ def create_api_key(
     scopes: Sequence[str],
     *,
     user: User | None = None,
+    made_by: User | None = None,
     max_queued_misses: int = 10_000,
     expires_at: datetime | None = None,
     addresses: Sequence[str] = (),
 ) -> tuple[models.ApiKey, str]:
-    """A new key and its text ``opk_<prefix>_<secret>``, which cannot be had a second time. ``addresses``:
-    the networks that it is used from; none: from anywhere."""
+    """A new key and its text ``opk_<prefix>_<secret>``, which cannot be had a second time. ``made_by``: who
+    makes one that is no person's. ``addresses``: the networks that it is used from; none: from anywhere."""
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
         raise RequestError(f"Scopes must be some of {', '.join(SCOPES)}, not {', '.join(unknown) or 'none'}.")
@@ -57,6 +58,7 @@ def create_api_key(
     key = models.ApiKey.objects.create(
         organisation=organisation,
         user=user,
+        made_by=None if user else made_by,
         name=name[:200],
         prefix=prefix,
         secret_sha256=_digest(secret),
@@ -66,6 +68,42 @@ def create_api_key(
         addresses=networks_of(addresses) or None,
     )
     return key, f"opk_{prefix}_{secret}"
+
+
+def make_key_by(
+    asking: models.ApiKey,
+    name: str,
+    scopes: Sequence[str],
+    *,
+    personal: bool,
+    expires_at: datetime | None,
+    addresses: Sequence[str],
+) -> tuple[models.ApiKey, str]:
+    """A key that another one asks for: it ends no later than that one, and is used from no other networks."""
+    if asking.expires_at is not None:
+        if expires_at is not None and expires_at > asking.expires_at:
+            raise RequestError(
+                f"A key ends no later than the one that makes it, on {asking.expires_at:%Y-%m-%d %H:%M} UTC.",
+                "expires_at",
+            )
+        expires_at = expires_at or asking.expires_at
+    if asking.addresses is not None:
+        addresses = addresses or asking.addresses
+        if not are_within(addresses, asking.addresses):
+            raise RequestError(
+                "A key is used from no other networks than the one that makes it: "
+                f"{', '.join(asking.addresses)}.",
+                "addresses",
+            )
+    return create_api_key(
+        asking.organisation,
+        name,
+        scopes,
+        user=asking.user if personal else None,
+        made_by=asking.user or asking.made_by,
+        expires_at=expires_at,
+        addresses=addresses,
+    )
 
 
 def expiry_of(text: str) -> datetime | None:

@@ -15,6 +15,7 @@ from django.core import signing
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from catalog.errors import RequestError, Unknown
@@ -75,28 +76,36 @@ def change_role(membership: Membership, role: str) -> Membership:
     return membership
 
 
-def remove_member(membership: Membership) -> None:
-    """Take a member out, and close the keys that the person had there. Sessions are the person's, not the
-    organisation's: who looks is asked anew for every page, so that they end no sooner."""
+def remove_member(membership: Membership) -> int:
+    """Take a member out, and close the keys that the person had or made there; gives how many. Sessions are
+    the person's, not the organisation's: who looks is asked anew for every page, so that they end no
+    sooner."""
     with transaction.atomic():
         row = _locked(membership)
         if row.role == Role.ADMIN:
             _refuse_last_admin(row)
+        closed = _close_keys(row.user_id, organisation=row.organisation_id)
         with closing_keys_beyond([row.user_id]):
             row.delete()
-        keys = ApiKey.objects.filter(user=row.user_id, organisation=row.organisation_id, revoked_at=None)
-        keys.update(revoked_at=timezone.now())
+    return closed
 
 
 def deactivate(user: User) -> None:
-    """Switch an account off: nobody logs in with it and its keys are closed. Nothing of it is deleted."""
+    """Switch an account off: nobody logs in with it; its keys and those it made are closed. Nothing of it is
+    deleted."""
     with transaction.atomic():
         for row in user.memberships.select_for_update().filter(role=Role.ADMIN):  # type: ignore[attr-defined]
             _refuse_last_admin(row)
         get_user_model().objects.filter(pk=user.pk).update(is_active=False)
-        ApiKey.objects.filter(user=user.pk, revoked_at=None).update(revoked_at=timezone.now())
+        _close_keys(user.pk)
     end_sessions(user.pk)
     user.is_active = False
+
+
+def _close_keys(user_id: int, **where: object) -> int:
+    """A person's own, and services' keys whose text the person knows, having made them."""
+    keys = ApiKey.objects.filter(Q(user=user_id) | Q(made_by=user_id), revoked_at=None, **where)
+    return keys.update(revoked_at=timezone.now())
 
 
 def reactivate(user: User) -> None:

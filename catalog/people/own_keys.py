@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from catalog.errors import RequestError
@@ -84,20 +84,20 @@ def own_keys(user: User, organisation: Organisation) -> QuerySet[ApiKey]:
 
 @contextmanager
 def closing_keys_beyond(users: Collection[int]) -> Iterator[None]:
-    """What happens within may take rights from these people (by id): live keys of theirs, in whichever
-    organisation, with a scope that they could have made before and cannot any more are closed, in the same
-    transaction. What somebody else gave a key beyond its person's rights stays."""
+    """What happens within may take rights from these people (by id): live keys of theirs or made by them, in
+    whichever organisation, with a scope that they could have made before and cannot any more are closed, in
+    the same transaction. What somebody else gave a key beyond its person's rights stays."""
     with transaction.atomic():
         before = _rights_of(users)
         yield
         after = _rights_of(users)
-        live = ApiKey.objects.filter(user__in=users, revoked_at=None)
+        live = ApiKey.objects.filter(Q(user__in=users) | Q(made_by__in=users), revoked_at=None)
         beyond = [
             key.pk
             for key in live
             if set(key.scopes)
-            & set(_scopes_there(before.get(key.user_id or 0, NOBODY), key.organisation_id))
-            - set(_scopes_there(after.get(key.user_id or 0, NOBODY), key.organisation_id))
+            & set(_scopes_there(before.get(key.answerable_id or 0, NOBODY), key.organisation_id))
+            - set(_scopes_there(after.get(key.answerable_id or 0, NOBODY), key.organisation_id))
         ]
         ApiKey.objects.filter(pk__in=beyond).update(revoked_at=timezone.now())
 

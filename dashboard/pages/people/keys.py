@@ -52,7 +52,9 @@ def _from(key: ApiKey) -> str:
 
 
 def _person(key: ApiKey) -> str:
-    return key.user.get_username() if key.user else ""
+    if key.user:
+        return str(key.user.get_username())
+    return f"made by {key.made_by.get_username()}" if key.made_by else ""
 
 
 COLUMNS = (
@@ -85,7 +87,7 @@ def _page(
     request: ViewerRequest, organisation: Organisation, made: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
     """The page; ``made`` is a new key's text, which is kept nowhere: it is in this one answer only."""
-    rows = list(organisation.api_keys.select_related("user").order_by("revoked_at", "-pk")[:500])
+    rows = list(organisation.api_keys.select_related("user", "made_by").order_by("revoked_at", "-pk")[:500])
     empty = "There is no key yet: a job needs one to ask."
     table = Table("keys", f"API keys of {organisation}", COLUMNS, rows, empty, css="stacks")
     if (answer := exported(request, table)) is not None:
@@ -116,6 +118,7 @@ def create(request: ViewerRequest) -> HttpResponse:
             name_of(given),
             given.getlist("scopes"),
             user=user,
+            made_by=request.user,  # type: ignore[arg-type]
             expires_at=expiry_of(given.get("expires", "")),
             addresses=given.get("addresses", "").replace(",", " ").split(),
         )

@@ -132,9 +132,10 @@ def remove(request: ViewerRequest, pk: int) -> HttpResponse:
     """Take a member out; the keys that the person has there are closed."""
     row = _membership(request, pk)
     with refusals_said(request):
-        people.remove_member(row)
+        closed = people.remove_member(row)
         _note(request, "member.remove", row.organisation, str(row.user), role=row.role)
-        messages.success(request, f"{row.user} is no member any more.")
+        keys = f" Keys of theirs, or made by them, that are closed now: {closed}." if closed else ""
+        messages.success(request, f"{row.user} is no member any more.{keys}")
     return redirect("overview" if row.user_id == request.user.pk else "people")
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from catalog.models import ApiKey
-from catalog.people.keys import revoke_api_key
+from catalog.people.keys import create_api_key, expiry_of, revoke_api_key
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,44 @@ def test_a_key_with_limits_is_made_and_says_them(api_with, make_key):
     refused = api.get("operators/")
     assert refused.status_code == 401
     assert refused.json()["error"] == "This API key expired on 2026-01-31 18:00 UTC: ask for another one."
+
+
+class TestAKeyThatIsLimited:
+    """It makes none that may more than itself."""
+
+    END = "2099-01-31T18:00:00Z"
+
+    @pytest.fixture
+    def admin(self, api_with, organisation):
+        networks = ["127.0.0.0/24", "2001:db8::/32"]
+        _, text = create_api_key(
+            organisation, "limited", ["admin"], expires_at=expiry_of(self.END), addresses=networks
+        )
+        return api_with(text)
+
+    def test_what_it_makes_has_its_limits(self, admin):
+        made = admin.post("keys/", {"name": "ci", "scopes": ["lookup"]}).json()
+        assert (made["expires_at"], made["addresses"]) == (self.END, ["127.0.0.0/24", "2001:db8::/32"])
+
+    def test_narrower_ones_are_made(self, admin):
+        limits = {"expires_at": "2098-01-31T18:00:00Z", "addresses": ["127.0.0.1", "2001:db8:1::/48"]}
+        made = admin.post("keys/", {"name": "ci", "scopes": ["lookup"], **limits}).json()
+        assert made["expires_at"] == limits["expires_at"]
+        assert made["addresses"] == ["127.0.0.1/32", "2001:db8:1::/48"]
+
+    @pytest.mark.parametrize(
+        ("field", "wider"),
+        [
+            ("expires_at", "2099-01-31T18:00:01Z"),
+            ("addresses", ["127.0.0.0/23"]),
+            ("addresses", ["127.0.0.1", "198.51.100.1"]),
+            ("addresses", ["::/0"]),
+        ],
+    )
+    def test_wider_ones_are_refused(self, admin, field, wider):
+        refused = admin.post("keys/", {"name": "ci", "scopes": ["lookup"], field: wider})
+        assert refused.status_code == 400 and refused.json()["where"].startswith(field)
+        assert ApiKey.objects.count() == 1
 
 
 @pytest.mark.parametrize(("field", "wrong"), [

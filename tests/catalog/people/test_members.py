@@ -97,6 +97,21 @@ def test_removing_a_member_closes_the_keys_there(tenant: Organisation) -> None:
     assert closed == {here.pk} and {there.pk, service.pk}.isdisjoint(closed)
 
 
+def test_services_keys_do_not_outlive_the_administrator_who_made_them(api_with, tenant: Organisation) -> None:
+    """Who made a key knows its text, whoever it was made for."""
+    member("bob", tenant, "admin")
+    row = member("ada", tenant, "admin")
+    own, text = create_api_key(tenant, "own", ["admin"], user=row.user)
+    ci = api_with(text).post("keys/", {"name": "ci", "scopes": ["admin"]}).json()
+    further = api_with(ci["key"]).post("keys/", {"name": "further", "scopes": ["lookup"]}).json()
+    others, _ = create_api_key(tenant, "of the shell", ["lookup"])
+    people.change_role(row, "viewer")
+    closed = ApiKey.objects.exclude(revoked_at=None).values_list("pk", flat=True)
+    assert set(closed) == {own.pk, ci["id"]}, "what a viewer may have stays"
+    assert people.remove_member(row) == 1
+    assert set(closed.all()) == {own.pk, ci["id"], further["id"]} and others.pk not in closed.all()
+
+
 def test_switching_an_account_off_closes_every_key_of_it(tenant: Organisation) -> None:
     row = member("ada", tenant, "operator")
     create_api_key(tenant, "k", ["lookup"], user=row.user)

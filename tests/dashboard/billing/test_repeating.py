@@ -123,6 +123,16 @@ def test_by_get_as_well(api, put, price, target, setting):
     assert api.get(path, **place, job="another").status_code == 422
 
 
+def test_a_head_counts_and_charges_nothing(api, put, price, target, setting):
+    put(64, "tvm", 2.0)
+    price(0.01)
+    path, place = f"/api/v1/operators/{making.relu(64).key}/best", {"target": target.key}
+    answer = api.client.head(path, place | {"setting": setting.key}, headers=api.headers)
+    assert answer.status_code == 405 and "HEAD" not in answer["Allow"]
+    drain_journal()
+    assert charges() == 0 and not Usage.objects.exists() and not LookupTally.objects.exists()
+
+
 def test_another_request_under_the_same_key_is_refused(lookup, put, price):
     put(64, "tvm", 2.0)
     put(65, "eager", 1.0)
