@@ -10,7 +10,9 @@ from pathlib import Path
 
 from opatlas.conf import conf
 from opatlas.errors import LoadError
+from opatlas.load.files import SharedLibrary
 from opatlas.load.toolchain import INCLUDE_FOLDER, compile_shared
+from opatlas.own_folder import own_folder, read_own
 
 _SOURCES = (INCLUDE_FOLDER / "pool.c", INCLUDE_FOLDER / "opatlas_abi.h")
 
@@ -44,7 +46,12 @@ class Threads:
 @functools.cache
 def pool_library() -> ctypes.CDLL:
     """The pool, loaded; built first where no library made from this very source exists yet."""
-    library = ctypes.CDLL(str(ensure_built()))
+    path = ensure_built()
+    try:
+        content = read_own(path)
+    except OSError as error:
+        raise LoadError(f"the thread pool's library is not loaded: {error}") from error
+    library = SharedLibrary(content, path.name).handle
     library.opatlas_pool_open.restype = ctypes.c_void_p
     library.opatlas_pool_open.argtypes = [ctypes.c_int32]
     library.opatlas_pool_close.argtypes = [ctypes.c_void_p]
@@ -67,15 +74,16 @@ def ensure_built() -> Path:
     compiled into the cache (about 0.3 s). The name holds the source's hash, so an old one is never used."""
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()[:16]
     name = f"opatlas_pool-{digest}.so"
-    for folder in (INCLUDE_FOLDER, cache_folder()):
-        if (folder / name).is_file():
-            return folder / name
     built = cache_folder() / name
+    for found in (INCLUDE_FOLDER / name, built):
+        if found.is_file():
+            return found
     try:
+        own_folder(built.parent)
         compile_shared([INCLUDE_FOLDER / "pool.c"], built)
     except OSError as error:
         raise LoadError(
-            f"the thread pool cannot be built in {built.parent}: {error.strerror}; "
+            f"the thread pool cannot be built in {built.parent}: {error.strerror or error}; "
             "set OPATLAS_CACHE to a folder that can be written"
         ) from error
     return built

@@ -35,7 +35,7 @@ from opatlas.load.package_stablehlo import (
 )
 from opatlas.load.xla.lower import lowered
 from opatlas.load.xla.table import DTYPES, missing
-from opatlas.own_folder import own_folder
+from opatlas.own_folder import own_folder, read_own
 from opatlas.plan.regions import ModelPart
 
 _NAMES = {code: name for name, code in CODES.items() if name in DTYPES - EXTENSION_TYPES}
@@ -148,7 +148,7 @@ def _executable(program: ModelProgram, part: ModelPart, inputs: Sequence[Value],
     """From the user's cache folder, or compiled and kept there."""
     path = _place(part, inputs, threads)
     with contextlib.suppress(OSError, RuntimeError):  # not there, or damaged
-        code = path.read_bytes()
+        code = read_own(path)
         if hashlib.sha256(code[_DIGEST_BYTES:]).digest() == code[:_DIGEST_BYTES]:
             return read_executable(code[_DIGEST_BYTES:], threads)
     try:

@@ -284,3 +284,44 @@ def test_cache_that_cannot_be_written_is_named(tmp_path: Path, configure: Any) -
     configure(cache=tmp_path / "file")
     with pytest.raises(LoadError, match="set OPATLAS_CACHE to a folder that can be written"):
         ensure_built()
+
+
+@pytest.fixture
+def planted(tmp_path: Path, configure: Any) -> Iterator[Path]:
+    """A library of the right name, where another user could have put it."""
+    configure(cache=tmp_path / "cache")
+    path = tmp_path / "cache" / ensure_built().name
+    pool_library.cache_clear()
+    yield path
+    pool_library.cache_clear()
+
+
+@pytest.mark.parametrize("how", ["open file", "open folder", "open parent", "another's", "link"])
+def test_a_pool_that_others_could_have_put_there_is_not_loaded(
+    planted: Path, tmp_path: Path, how: str
+) -> None:
+    assert planted.is_file()
+    if how == "open file":
+        planted.chmod(0o666)
+    elif how == "open folder":
+        planted.parent.chmod(0o777)
+    elif how == "open parent":
+        tmp_path.chmod(0o777)
+    elif how == "another's":
+        if os.geteuid():
+            pytest.skip("only root gives a file away")
+        os.chown(planted, 23456, 23456)
+    else:
+        planted.replace(tmp_path / "elsewhere.so")
+        planted.symlink_to(tmp_path / "elsewhere.so")
+    with pytest.raises(LoadError, match="the thread pool's library is not loaded"):
+        pool_library()
+
+
+def test_a_pool_is_built_in_no_folder_that_others_may_write_into(tmp_path: Path, configure: Any) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    configure(cache=tmp_path / "shared")
+    with pytest.raises(LoadError, match="open for others to write into"):
+        ensure_built()
+    assert not list((tmp_path / "shared").iterdir())
