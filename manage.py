@@ -10,6 +10,9 @@ def main() -> None:
     from opatlas.conf import Misconfigured
 
     try:
+        from catalog.own_files import keep_to_ourselves
+
+        keep_to_ourselves()
         if sys.argv[1:2] == ["serve"]:
             from dashboard.run.serving import main as serve
 

@@ -17,11 +17,13 @@ from django.urls import get_resolver  # noqa: E402
 from catalog.alive import beat  # noqa: E402
 from catalog.conf import MAX_BODY_BYTES  # noqa: E402
 from catalog.conf import conf as catalog_conf  # noqa: E402
+from catalog.own_files import keep_to_ourselves  # noqa: E402
 from catalog.versions import NewerDatabase, refuse_newer_database  # noqa: E402
 from dashboard.conf import conf  # noqa: E402
 from dashboard.operation import quick_lane  # noqa: E402
 from dashboard.operation.bodies import BoundedBodies  # noqa: E402
 
+keep_to_ourselves()
 _django = get_wsgi_application()
 
 from catalog.lookup.recalls import recalls  # noqa: E402 - there are rows from here on

@@ -28,13 +28,13 @@ def read_own(path: Path) -> bytes:
     is loaded or believed is these bytes, not whatever lies there later.
 
     Raises FileNotFoundError where there is none, PermissionError where others could have written it: it is
-    another user's, a link, or it or a folder above it is open for them.
+    another user's, or it or its folder is open for them; OSError for a link.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as stream:
         about = os.fstat(descriptor)
         why = "" if stat.S_ISREG(about.st_mode) else f"{path} is no file"
-        why = why or _why_open(path, about) or why_others_write(path.parent.resolve())
+        why = why or _why_open(path, about) or _why_open(path.parent, path.parent.stat())
         if why:
             raise PermissionError(f"{why}: {_ADVICE}")
         return stream.read()

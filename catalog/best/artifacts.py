@@ -20,6 +20,7 @@ from catalog.best.damage import DAMAGED, mend
 from catalog.best.signers import counts, register_signer
 from catalog.conf import conf
 from catalog.errors import DISK_FULL, DamagedArtifact, StoreError, UnvouchedArtifact, is_full
+from catalog.own_files import share_file, store_folder
 from opatlas.errors import LoadError
 from opatlas.load import Manifest
 
@@ -94,7 +95,7 @@ def store_is_there() -> bool:
 
 def begin_empty() -> None:
     """The store's disk is lost for good: what is not there counts as gone from now on."""
-    (conf().store / "00").mkdir(parents=True, exist_ok=True)
+    store_folder(conf().store / "00")
 
 
 def damage_of(artifact: models.Artifact, public_keys: Mapping[str, bytes]) -> str:
@@ -204,13 +205,14 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
         return address.stat().st_size
     beside = conf().store / "tmp" / uuid.uuid4().hex
     try:
-        beside.parent.mkdir(parents=True, exist_ok=True)
+        store_folder(beside.parent)
         digest, size = _copy(folder / name, beside)
         if digest != sha256:
             raise StoreError(f"{name} has the SHA-256 {digest}, but the manifest says {sha256}.")
+        share_file(beside)
         _flush(beside)
         failpoints.at("store-renaming")
-        address.parent.mkdir(parents=True, exist_ok=True)
+        store_folder(address.parent)
         beside.rename(address)
         _flush(address.parent)  # a renamed file is durable only once its folder is
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -105,11 +106,18 @@ class Zygotes:
 
     @cached_property
     def _pool_folder(self) -> Path | None:
-        """Where the loader's thread pool lies compiled, so that no child needs a compiler for it."""
+        """Where the loader's thread pool lies compiled, so that no child needs a compiler for it: a folder
+        with nothing else in it, since children of other users are shown it."""
         from opatlas.load.pool import ensure_built
 
+        folder = self._home / "pool"
         try:
-            return ensure_built().parent
-        except LoadError as error:
+            built = ensure_built()
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(built, folder / built.name)
+            (folder / built.name).chmod(0o644)
+            folder.chmod(0o755)
+            return folder
+        except (LoadError, OSError) as error:
             log.warning("the loader's thread pool cannot be built: %s", error)
             return None

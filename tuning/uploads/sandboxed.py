@@ -18,7 +18,7 @@ from opatlas.errors import CallerError
 from tuning.conf import conf
 from tuning.graph.apart_main import NO_ROOM
 from tuning.measure import procfs
-from tuning.measure.sandbox.walls import Walls, standing
+from tuning.measure.sandbox.walls import SHOWN_INSIDE, Walls, standing
 
 ANSWER_BYTES = 64 << 20
 PROCESSES = 64
@@ -83,6 +83,7 @@ def _run(walls: Walls, inner: Sequence[str], body: Path, answer: Path, go_on: Ca
         child = subprocess.Popen(
             walls.command(inner), env=walls.environment(), cwd=walls.work, stdin=given, stdout=taken,
             stderr=log, pass_fds=walls.files, start_new_session=True, preexec_fn=_die_with_worker,
+            umask=SHOWN_INSIDE,
         )  # fmt: skip
         try:
             failpoints.at("taking-apart")

@@ -12,6 +12,7 @@ from typing import Any
 
 from catalog.conf import conf
 from catalog.errors import RequestError, StoreError, TooLarge
+from catalog.own_files import share_file, store_folder
 
 logger = logging.getLogger(__name__)
 
@@ -36,9 +37,10 @@ def keep(number: int, read: Callable[[int], bytes], most_bytes: int) -> tuple[in
     """
     path, size, digest = path_of(number), 0, hashlib.sha256()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        store_folder(path.parent)
         path.unlink(missing_ok=True)  # of another life of this database
         with path.open("xb") as file:
+            share_file(path)
             for chunk in _chunks(read):
                 size += len(chunk)
                 if size > most_bytes:

@@ -22,7 +22,7 @@ from pathlib import Path
 from tuning.measure.sandbox import cgroups, syscalls
 from tuning.measure.sandbox.identities import NoIdentity
 from tuning.measure.sandbox.programs import NoProgram
-from tuning.measure.sandbox.walls import Walls, standing
+from tuning.measure.sandbox.walls import SHOWN_INSIDE, Walls, standing
 
 TIERS = ("T2", "T1", "T0")
 PROBE_S = 20.0
@@ -97,4 +97,5 @@ def said_inside(walls: Walls, arguments: Sequence[str]) -> subprocess.CompletedP
         text=True,
         timeout=PROBE_S,
         check=False,
+        umask=SHOWN_INSIDE,
     )

@@ -24,6 +24,9 @@ SHARED_MEMORY_BYTES = 64 << 20
 _SYSTEM_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi")
 _FOR_SETPRIV = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 
+SHOWN_INSIDE = 0o022
+"""The umask with which a sandbox is made: another user runs inside, and goes through folders made for it."""
+
 
 class Walls:
     """``work`` is the only folder of the machine that can be written to inside; ``readable`` are further

@@ -25,7 +25,7 @@ from tuning.measure.sandbox.process import MEMORY_RESERVE, Bounds, Child, ChildF
 from tuning.measure.sandbox.programs import NoProgram
 from tuning.measure.sandbox.roots import RUNNING
 from tuning.measure.sandbox.syscalls import NoFilter
-from tuning.measure.sandbox.walls import Walls
+from tuning.measure.sandbox.walls import SHOWN_INSIDE, Walls
 
 START_S = 120.0
 """Importing TVM's MetaSchedule can take a minute on a loaded machine."""
@@ -96,6 +96,7 @@ class Zygote:
         for folder in (self.folder, self._staging):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
+            folder.chmod(0o755)  # another user may run inside
         try:
             gpu = self.device.gpu if self.device else None
             self._walls = Walls(self.tier, self.name, self.folder, self.readable, self.cache, gpu)
@@ -126,6 +127,7 @@ class Zygote:
                     stderr=log,
                     cwd=self.folder,
                     start_new_session=True,
+                    umask=SHOWN_INSIDE,
                 )
         finally:
             theirs.close()

@@ -1,0 +1,51 @@
+"""Who may read what a service keeps: its own user alone; in a store that several share, whom its
+administrator lets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from pathlib import Path
+
+from catalog.conf import conf
+
+
+def keep_to_ourselves() -> None:
+    """Of a process, as it begins: what it makes is its user's alone, and so is OPATLAS_HOME, with the
+    database, sessions and keys in it. A home that was open until now is closed, which is said once."""
+    os.umask(0o077)
+    home = conf().home
+    home.mkdir(parents=True, exist_ok=True)
+    about = home.stat()
+    if about.st_uid == os.geteuid() and about.st_mode & 0o077:
+        home.chmod(0o700)
+        print(
+            f"{home} was open to other users of this machine ({stat.S_IMODE(about.st_mode):o}): it is closed "
+            "to them now (700). If they may have read it, end all sessions and exchange its keys.",
+            file=sys.stderr,
+        )
+
+
+def store_folder(path: Path) -> Path:
+    """A folder in the store, made if it is not there, open to whom the store itself is."""
+    store = conf().store
+    store.mkdir(parents=True, exist_ok=True)
+    if not path.is_dir():
+        store_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        _open_as(path, store.stat(), 0o7777)
+    return path
+
+
+def share_file(path: Path) -> None:
+    """Let those read a file of the store who read the store."""
+    _open_as(path, conf().store.stat(), 0o666)
+
+
+def _open_as(path: Path, store: os.stat_result, most: int) -> None:
+    with contextlib.suppress(OSError):  # another user's group, or a file system without modes
+        os.chown(path, -1, store.st_gid)
+    with contextlib.suppress(OSError):
+        path.chmod(stat.S_IMODE(store.st_mode) & most)
