@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
+from catalog.line_diff import unified_diff
 from catalog.models import SHARED, Best, Operator, Setting, Target
 from catalog.viewing import Viewer, viewer_of
 from tuning.kernels.binding import implementations_of
@@ -112,12 +112,11 @@ def source_diff(version: KernelVersion, sight: Sight) -> str:
     before = earlier.filter(sight.versions()).select_related("kernel").first()
     if before is None:
         return ""
-    lines = difflib.unified_diff(
+    lines = unified_diff(
         before.source.splitlines(),
         version.source.splitlines(),
         f"{before.label}.{_suffix(before)}",
         f"{version.label}.{_suffix(version)}",
-        lineterm="",
     )
     return "\n".join(lines)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from catalog.best.artifacts import file_path
 from catalog.best.machine_code import code_of
+from catalog.line_diff import unified_diff
 from catalog.models import Implementation
 from dashboard.pages.operators.assembly import comparable
 from dashboard.pages.operators.elf import LibraryFunctions, read_library
@@ -38,7 +38,7 @@ _LANGUAGES = {
 }
 
 MOST_COMPARED = 1500
-"""Lines of a text: comparing takes longer than by the square of them where they repeat."""
+"""Lines of a text: nobody reads more of a difference."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def difference(row: Implementation, other: Implementation) -> list[CodeDifferenc
             comparable(raw(one, part)) if part == "machine_code" else raw(one, part) for one in (other, row)
         ]
         before, after = (text.splitlines()[:MOST_COMPARED] for text in texts)
-        lines = list(difflib.unified_diff(before, after, str(other), str(row), lineterm=""))
+        lines = unified_diff(before, after, str(other), str(row))
         if lines and before and after:
             cut = any(len(text.splitlines()) > MOST_COMPARED for text in texts)
             found.append(CodeDifference(part, highlighted("\n".join(lines), "diff"), cut))

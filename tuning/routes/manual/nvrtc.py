@@ -14,11 +14,15 @@ from opatlas.load.needs import installed_version
 from tuning.routes.base import RouteError
 from tuning.routes.cuda_headers import include_folders
 from tuning.routes.manual.compiling import LOG_CHARACTERS, first_error
+from tuning.routes.manual.scanning import without_comments
 
 DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc")
 ALWAYS = ("--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v", "--no-cache")
 OF_CUDA = ("cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h")
-_INCLUDE = re.compile(r"(?:#|%:|\?\?=)\s*(?:include|include_next|import|embed)\b(.*)")
+_INCLUDE = re.compile(
+    r"^[ \t\v\f]*(?:#|%:)\s*(?:include|include_next|import|embed)\b(.*)|(__has_(?:include|embed)\w*)",
+    re.MULTILINE,
+)
 _USED = re.compile(
     r"entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores,"
     r" (\d+) bytes spill loads.*?Used (\d+) registers([^\n]*)",
@@ -88,10 +92,10 @@ def compile_device_code(
 def _refuse_other_files(source: str, headers: Mapping[str, str]) -> None:
     """The compiler's messages would show what is in them."""
     allowed = [*(f'"{name}"' for name in headers), *(f"<{name}>" for name in OF_CUDA)]
-    spliced = re.sub(r"\\\s*\n", "", source)
-    for said in _INCLUDE.findall(re.sub(r"/\*.*?\*/", " ", spliced, flags=re.DOTALL)):
-        if said.partition("//")[0].strip() not in allowed:
-            raise RouteError(f"it includes {said.strip()[:100]}: only {', '.join(allowed)} may be included")
+    for file, question in _INCLUDE.findall(without_comments(source)):
+        said = question or file.strip()
+        if said not in allowed:
+            raise RouteError(f"it includes {said[:100]}: only {', '.join(allowed)} may be included")
 
 
 def _functions(log: str) -> dict[str, dict[str, int]]:
