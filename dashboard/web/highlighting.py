@@ -1,8 +1,8 @@
 """Schedules and sources, highlighted.
 
-People submit what is shown here. Pygments' lexers for C, C++ and Python take the square of some texts' length,
-with the whole process waiting. So code is read by a lexer of few rules, none of which looks back or further
-ahead than its own token.
+People submit what is shown here. Pygments' lexers for C, C++ and Python take the square of some texts'
+length, with the whole process waiting. So code is read by a lexer of few rules, none of which looks back or
+further ahead than its own token.
 """
 
 from __future__ import annotations
