@@ -213,11 +213,14 @@ def check_not_withheld(organisation_id: int | None, implementation: Implementati
 def check_artifact(organisation_id: int | None, scopes: Sequence[str], artifact: Artifact) -> None:
     """Raises :class:`PaymentRequired` where every implementation that has this artifact, and that these
     scopes show, is withheld. Without price rules no statement."""
-    decider = charging()
-    if organisation_id is None or not decider.has_prices(organisation_id):
+    if organisation_id is None or not charging().has_prices(organisation_id):
         return
-    made = list(artifact.implementations.filter(scope__in=scopes))
-    terms = decider.terms_of(organisation_id, made)
-    reasons = [terms[one.pk] for one in made if one.pk in terms and terms[one.pk].withheld]
-    if reasons and len(reasons) == len(made):
-        raise PaymentRequired(reasons[0])
+    if terms := withheld_all(organisation_id, list(artifact.implementations.filter(scope__in=scopes))):
+        raise PaymentRequired(terms)
+
+
+def withheld_all(organisation_id: int | None, implementations: Sequence[Implementation]) -> Terms | None:
+    """Why this organisation does not get what all of these are made of; None where it has one of them."""
+    terms = charging().terms_of(organisation_id, implementations)
+    reasons = [terms[one.pk] for one in implementations if one.pk in terms and terms[one.pk].withheld]
+    return reasons[0] if reasons and len(reasons) == len(implementations) else None

@@ -14,6 +14,7 @@ from catalog.api.authentication import Needs
 from catalog.api.describing import query
 from catalog.api.endpoint import Listing, RestView, listing, one, operation
 from catalog.api.shapes import ModelAnswer, shape
+from catalog.charging import PaymentRequired
 from catalog.errors import RequestError, Unknown
 from catalog.people.keys import has_scope
 from tuning.kernels import selectors, services
@@ -250,6 +251,13 @@ class _Kernels(RestView):
         rows = selectors.versions_seen(self.sight)
         return one(rows, number, f"There is no version {number} of a kernel.")
 
+    def open_version(self, number: int) -> KernelVersion:
+        """One whose source is not withheld until it is paid: else 402."""
+        version = self.version(number)
+        if terms := selectors.source_withheld(version, self.sight, self.viewer.payer):
+            raise PaymentRequired(terms)
+        return version
+
     def submit(self, given: dict[str, Any]) -> KernelVersion:
         submission = services.Submission(**given)
         return services.submit(submission, user=self.author(), organisation=self.key.organisation)
@@ -313,18 +321,22 @@ class KernelHistoryView(_Kernels, Listing[KernelDecision]):
 
 
 class KernelVersionView(_Kernels):
-    @operation(SourceAnswer, name="kernel_version")
+    @operation(SourceAnswer, name="kernel_version", fails=[402])
     def get(self, request: Request, number: int) -> KernelVersion:
-        """One version, with its source."""
-        return self.version(number)
+        """One version, with its source.
+
+        402 while what is made of it is withheld until it is paid; its organisation's own never is."""
+        return self.open_version(number)
 
 
 class KernelEvidenceView(_Kernels):
-    @operation(EvidenceSerializer, name="kernel_evidence")
+    @operation(EvidenceSerializer, name="kernel_evidence", fails=[402])
     def get(self, request: Request, number: int) -> dict[str, Any]:
         """What a decision rests on: risk lines, every try, diff, build logs, errors, times beside every other
-        method's best, what an untimed run asked of the system, the machine code; and the pieces' digests."""
-        version = self.version(number)
+        method's best, what an untimed run asked of the system, the machine code; and the pieces' digests.
+
+        402 as for the source."""
+        version = self.open_version(number)
         dossier = Dossier(version)
         return {
             "version": version,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
+from catalog.charging import Terms, charging, withheld_all
 from catalog.line_diff import unified_diff
 from catalog.models import SHARED, Best, Operator, Setting, Target
 from catalog.viewing import Viewer, viewer_of
@@ -50,6 +51,20 @@ class Sight:
         if self.user_id is not None:
             own |= Q(submitted_by=self.user_id)
         return own | Q(state=VersionState.APPROVED)
+
+    def owns(self, version: KernelVersion) -> bool:
+        """Whether it is seen for another reason than that it was approved."""
+        own = version.kernel.organisation_id in self.organisations
+        return self.everything or own or version.submitted_by_id == self.user_id
+
+
+def source_withheld(version: KernelVersion, sight: Sight, payer: int | None) -> Terms | None:
+    """Why its source, and what shows it, is not open to who looks: all that was made of it is withheld until
+    it is paid. ``payer``: as :func:`catalog.charging.withheld` takes it."""
+    if payer is None or sight.owns(version) or not charging().has_prices(payer):
+        return None
+    made = implementations_of(version).filter(revoked_at=None).defer("source", "schedule", "candidate")
+    return withheld_all(payer, list(made))
 
 
 def sight_of(user: User | AnonymousUser, viewer: Viewer | None = None) -> Sight:

@@ -149,11 +149,13 @@ def _evidence(
 ) -> HttpResponse:
     user = _user(request)
     moving = found.state in MOVING
+    terms = selectors.source_withheld(found, _sight(request), request.viewer.payer)
     context = {
         **_evaluations(found),
-        **_texts(found, _sight(request)),
+        **({} if terms else _texts(found, _sight(request))),
         **_standing(found),
-        **_dossier(found, (said or {}).get("ticked", {})),
+        **({} if terms else _dossier(found, (said or {}).get("ticked", {}))),
+        **({"terms": terms, "build_log": ""} if terms else {}),
         "kernel": found.kernel,
         "version": found,
         "steps": rows.steps(found),
@@ -177,7 +179,7 @@ def _evidence(
         ),
         "may_edit": not services.may_edit(user, found.kernel),
     }
-    return render(request, "kernels/kernel.html", context, status=status)
+    return render(request, "kernels/kernel.html", context, status=402 if terms and status == 200 else status)
 
 
 def _evaluations(found: KernelVersion) -> dict[str, Any]:

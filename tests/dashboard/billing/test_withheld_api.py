@@ -132,17 +132,20 @@ def test_trials_of_what_is_withheld_do_not_show_how_it_was_made(
     )  # fmt: skip
     common = {"exploration": exploration, "route": "tvm", "method": "compiler", "stage": 1, "status": "ok"}
     Trial.objects.create(**common, candidate={"call": "tvm"}, implementation=compiled)
-    Trial.objects.create(**common, candidate={"call": "slower"})
+    Trial.objects.create(**common, candidate={"call": "slower"}, log_tail="how it was made")
+    Trial.objects.create(**common | {"route": "eager", "method": "library"}, candidate={"call": "eager"})
 
     def shown():
         return [row["candidate"] for row in client.get("trials/").json()["results"]]
 
-    assert shown() == [{"call": "slower"}, {"call": "tvm"}]
+    all_of_them = [{"call": "eager"}, {"call": "slower"}, {"call": "tvm"}]
+    assert shown() == all_of_them
     price(0.02, mode="withhold")
-    assert shown() == [{"call": "slower"}, {}]
+    assert shown() == [{"call": "eager"}, {}, {}], "a try that led to it is made alike"
+    assert "how it was made" not in client.get("trials/").content.decode()
     credit(0.02, to=tenant)
     look_up()
-    assert shown() == [{"call": "slower"}, {"call": "tvm"}]
+    assert shown() == all_of_them
 
 
 @pytest.mark.django_db(transaction=True)
