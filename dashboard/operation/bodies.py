@@ -29,7 +29,7 @@ OF_ADDRESS = 4
 PATIENCE_S = 0.25
 SLOW_S = 1.0
 
-_STATUS = {413: "413 Content Too Large", 503: "503 Service Unavailable"}
+_STATUS = {411: "411 Length Required", 413: "413 Content Too Large", 503: "503 Service Unavailable"}
 
 
 class SlowBodies(RequestError, OSError):
@@ -81,10 +81,13 @@ class BoundedBodies:
         self._readers = Readers()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        in_pieces = bool(environ.get("HTTP_TRANSFER_ENCODING") and not environ.get("CONTENT_LENGTH"))
+        if in_pieces and (refused := self._read_in_pieces(environ)) is not None:
+            return _refused(start_response, *refused)
         length = _length(environ)
         if length > self._most:
             return _refused(start_response, 413, f"A body has at most {self._most >> 20} MiB.")
-        if length:
+        if length and not in_pieces:
             body = _InTurn(environ["wsgi.input"], self._readers, sender_at(address_in(environ)))
             environ["wsgi.input"] = body
             if length <= MAX_BODY_BYTES:
@@ -94,6 +97,21 @@ class BoundedBodies:
                     return _refused(start_response, slow.status, str(slow))
         answer: Iterable[bytes] = self._application(environ, start_response)
         return answer
+
+    def _read_in_pieces(self, environ: dict[str, Any]) -> tuple[int, str] | None:
+        """A body that comes in pieces, without its length (``Transfer-Encoding: chunked``), is read here:
+        Django would take it for empty. Why it is refused, with its status; None where it was read."""
+        try:
+            body = _InTurn(environ["wsgi.input"], self._readers, sender_at(address_in(environ)))
+            text = body.read(MAX_BODY_BYTES + 1)
+        except SlowBodies as slow:
+            return slow.status, str(slow)
+        if len(text) > MAX_BODY_BYTES:
+            most = MAX_BODY_BYTES >> 20
+            return 411, f"A body of more than {most} MiB says its length: send Content-Length, not chunks."
+        del environ["HTTP_TRANSFER_ENCODING"]
+        environ |= {"CONTENT_LENGTH": str(len(text)), "wsgi.input": BytesIO(text)}
+        return None
 
 
 class _InTurn:

@@ -15,6 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
@@ -189,11 +190,12 @@ def post(
 ) -> Reply:
     """POST to a public host and say what came of it; never raises for what the other side does.
 
-    ``timeout_s`` bounds connecting, sending and reading together: an answer that drips is cut off too.
+    ``timeout_s`` bounds resolving, connecting, sending and reading together: an answer that drips is cut off
+    too.
     """
     began = time.monotonic()
     try:
-        checked = check_public(url, resolver)
+        checked = _within(timeout_s, lambda: check_public(url, resolver))
         reply = _exchange(checked, body, headers, began + timeout_s)
     except AddressRefused as refused:
         reply = Reply(None, str(refused))
@@ -203,6 +205,21 @@ def post(
     return Reply(
         reply.status, reply.error, reply.excerpt, (time.monotonic() - began) * 1e3, reply.retry_after_s
     )
+
+
+def _within(timeout_s: float, check: Callable[[], Checked]) -> Checked:
+    """In a thread that is left where it takes longer: nothing ends a system's resolver, which asks slow name
+    servers of the host's choice."""
+    asked = Future[Checked]()
+
+    def answer() -> None:
+        try:
+            asked.set_result(check())
+        except BaseException as error:
+            asked.set_exception(error)
+
+    threading.Thread(target=answer, name="resolving", daemon=True).start()
+    return asked.result(timeout_s)
 
 
 def _exchange(checked: Checked, body: bytes, headers: Mapping[str, str], deadline: float) -> Reply:

@@ -130,6 +130,19 @@ def test_a_body_arrives_whole(size: int) -> None:
     assert post(echo, body, str(size)) == ("", b"done") and echo.read == body
 
 
+@pytest.mark.parametrize("size", [0, 1, 1 << 20])
+def test_a_body_in_chunks_is_no_empty_one(size: int) -> None:
+    echo, body = Echo(), b"a" * size
+    more = {"HTTP_TRANSFER_ENCODING": "chunked"}
+    assert post(echo, body, "", **more) == ("", b"done") and echo.read == body
+
+
+def test_a_large_body_in_chunks_is_asked_for_its_length() -> None:
+    echo = Echo()
+    status, said = post(echo, b"a" * ((1 << 20) + 1), "", HTTP_TRANSFER_ENCODING="chunked")
+    assert status == "411 Length Required" and b"send Content-Length" in said and echo.read is None
+
+
 @pytest.mark.parametrize("length", [str(MOST + 1), str(1 << 30), "9" * 40])
 def test_a_body_that_is_too_large_is_refused_unread(length: str) -> None:
     class Unread(io.BytesIO):
