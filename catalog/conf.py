@@ -27,6 +27,12 @@ def _at_most_60(text: str) -> str:
     return text
 
 
+def _proxy_header(text: str) -> str:
+    if text not in ("Forwarded", "X-Forwarded-For"):
+        raise ValueError("It is Forwarded or X-Forwarded-For.")
+    return text
+
+
 @dataclass(frozen=True, kw_only=True)
 class CatalogConf:
     home: Path = variable(
@@ -87,7 +93,17 @@ class CatalogConf:
         least=1,
     )
     proxies: int = variable(
-        0, "proxies", "stand before it and write `X-Forwarded-For`; 0: such headers are not believed", least=0
+        0,
+        "proxies",
+        "stand before it and say who asked; 0: what headers say of that is not believed",
+        least=0,
+    )
+    proxy_header: str = variable(
+        "Forwarded",
+        "`Forwarded` or `X-Forwarded-For`",
+        "the header in which they say it. `X-Forwarded-For` (with `X-Forwarded-Proto`) only where they drop "
+        "names with an underscore, as nginx does: the web server takes `X_Forwarded_For` for the same name",
+        read=_proxy_header,
     )
     alive: Path | None = variable(
         None,

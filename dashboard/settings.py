@@ -165,8 +165,6 @@ if HTTPS:
     SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
     SECURE_HSTS_SECONDS = _CONF.hsts_s
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
-    if catalog_conf().proxies:  # a proxy that we know ends TLS; nobody else is believed
-        SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 SESSION_EXPIRE_AT_BROWSER_CLOSE = False
 PASSWORD_RESET_TIMEOUT = 24 * 3600

@@ -34,7 +34,7 @@ from catalog.api.warm.tickets import Ticket, Tickets
 from catalog.errors import JournalError
 from catalog.lookup.recalls import Recalls
 from catalog.lookup.shelf import Shelf
-from catalog.people.addresses import address_in
+from catalog.people.addresses import address_in, scheme_in
 from catalog.usage.recording import journal_said
 from dashboard.operation import metrics, requests
 from dashboard.operation.limits import count_lookup, uncount_lookup
@@ -49,7 +49,12 @@ _BEST = re.compile(r"/api/v1/operators/(o1:[0-9a-f]{64})/best")
 
 _CHANGES_NOTHING = frozenset(
     {
-        *("HTTP_AUTHORIZATION", "HTTP_X_REQUEST_ID", "HTTP_X_FORWARDED_FOR"),  # looked at below
+        *(
+            "HTTP_AUTHORIZATION",
+            "HTTP_X_REQUEST_ID",
+            "HTTP_X_FORWARDED_FOR",
+            "HTTP_FORWARDED",
+        ),  # looked at below
         *("HTTP_USER_AGENT", "HTTP_CONNECTION", "HTTP_KEEP_ALIVE", "HTTP_ACCEPT_ENCODING"),
         *("HTTP_ACCEPT_LANGUAGE", "HTTP_CACHE_CONTROL", "HTTP_PRAGMA", "HTTP_X_REAL_IP", "HTTP_VIA"),
         *("CONTENT_LENGTH", "RAW_URI", "REQUEST_URI", "REMOTE_ADDR", "REMOTE_HOST", "REMOTE_PORT"),
@@ -121,6 +126,7 @@ class Front:
         if look is None:
             return self._django(environ, start_response)
         get = environ.get
+        environ["wsgi.url_scheme"] = scheme_in(environ)
         guise = tuple(map(get, self._of_guises))
         text = _body(environ) if environ["REQUEST_METHOD"] == "POST" else get("QUERY_STRING", "")
         request = (_shown(environ), address_in(environ), environ["PATH_INFO"], text, guise)

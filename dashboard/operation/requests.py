@@ -15,6 +15,7 @@ from django.urls import ResolverMatch
 
 from catalog.context import added_log_fields
 from catalog.models import ApiKey
+from catalog.people.addresses import scheme_in
 from dashboard.operation import metrics
 
 access = logging.getLogger("opatlas.access")
@@ -36,6 +37,7 @@ class RequestMiddleware:
         began = time.perf_counter()
         number = request_id(request)
         request.request_id = number  # type: ignore[attr-defined]
+        request.META["wsgi.url_scheme"] = scheme_in(request.META)  # what Django takes for https
         with added_log_fields(request_id=number):
             response = self.get_response(request)
             took_s = time.perf_counter() - began
