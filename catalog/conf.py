@@ -95,7 +95,7 @@ class CatalogConf:
     proxies: int = variable(
         0,
         "proxies",
-        "stand before it and say who asked; 0: what headers say of that is not believed",
+        "stand before it and say who asked; 0: no header is believed on that",
         least=0,
     )
     proxy_header: str = variable(

@@ -91,7 +91,9 @@ def test_behind_granian_no_name_that_folds_to_the_same_variable_counts(tmp_path:
         "seen:application",
     ]
     environment = {**os.environ, "OPATLAS_PROXIES": "1", "PYTHONPATH": f"{ROOT}:{tmp_path}"}
-    server = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [*command, "seen:application"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
+    )
     try:
         for name in FOLDED:
             for other in (name.replace("For", "Proto").replace("for", "proto"),):
