@@ -23,6 +23,7 @@ from opatlas.dynamo.inductor import compiled
 from opatlas.dynamo.limits import compilers_end
 from opatlas.dynamo.options import BackendOptions
 from opatlas.dynamo.report import GraphReport, TorchReport
+from opatlas.dynamo.sharing import AsShared
 from opatlas.dynamo.weights import inputs_of_graph
 from opatlas.errors import CallerError, OpatlasError, first_line
 from opatlas.identity.place.setting import Setting, default_setting
@@ -121,11 +122,14 @@ def _way(
     if effects.why:
         return _eager(module, row, effects.why)
     try:
-        return _chosen(module, inputs, effects, options, row)
+        run = _chosen(module, inputs, effects, options, row)
     except LeftToPyTorch as why:
-        return _left(module, inputs, effects, options, row, str(why))
+        run = _left(module, inputs, effects, options, row, str(why))
     except OpatlasError as error:
-        return _left(module, inputs, effects, options, row, first_line(error))
+        run = _left(module, inputs, effects, options, row, first_line(error))
+    if not effects.written or run == module.forward:
+        return run
+    return AsShared(run, module.forward, inputs, effects.written)
 
 
 def _chosen(

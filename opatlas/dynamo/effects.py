@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opatlas.dynamo.sharing import lies_in_several
 from opatlas.errors import first_line
 
 COMPUTE = frozenset(
@@ -38,8 +39,8 @@ ACTS = frozenset(
 """PyTorch's own names for what does more than compute."""
 SETS_MODES = ("set_", "_set_", "seed", "manual_seed", "initial_seed")
 """How names begin of functions that change how PyTorch computes afterwards."""
-DEVICES = ("torch.accelerator", "torch.cuda", "torch.mtia", "torch.xpu")
-"""Modules whose functions deal with streams, events and devices."""
+ACTING = ("torch.accelerator", "torch.cuda", "torch.mtia", "torch.xpu", "torch._dynamo.external_utils")
+"""Modules whose functions deal with streams, events and devices, or call hooks."""
 KEYS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "CompositeExplicitAutograd")
 """Under which an implementation runs in place of PyTorch's."""
 PYTHONS = frozenset(("_operator", "operator", "math", "builtins", "itertools"))
@@ -121,7 +122,7 @@ def _of_node(node: fx.Node) -> str:
     module = getattr(target, "__module__", None) or ""
     if module.startswith("torch.distributed"):
         return f"it talks to other processes ({_name(target)})"
-    if module.startswith(DEVICES):
+    if module.startswith(ACTING):
         return f"it does more than compute ({module}.{_name(target)})"
     if module.split(".")[0] != "torch" and module not in PYTHONS:
         return f"it calls a function that is not PyTorch's own ({_name(target)})"
@@ -189,7 +190,10 @@ def _recorded(module: fx.GraphModule, inputs: Sequence[Any]) -> Effects:
     places = {at: _memory(one) for at, one in enumerate(given) if isinstance(one, torch.Tensor)}
     if not recorder.reformed.isdisjoint(places.values()):
         return Effects(why="it changes the form of an input in place")
-    return Effects(frozenset(at for at, memory in places.items() if memory in recorder.written))
+    written = frozenset(at for at, memory in places.items() if memory in recorder.written)
+    if written and lies_in_several(inputs, written):
+        return Effects(why="it writes to memory that several of its inputs lie in")
+    return Effects(written)
 
 
 def _without_numbers(one: Any, mode: FakeTensorMode) -> Any:
@@ -242,11 +246,14 @@ class _Recorder(TorchDispatchMode):
 def _written_by(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """Tensors among its arguments that an operator writes to."""
     hidden = HIDDEN_WRITES.get(func._schema.name.split("::")[1], ())
+    given = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | kwargs
+    if given.get("training") is False:
+        hidden = ()
     found = []
     for at, argument in enumerate(func._schema.arguments):
         writes = at in hidden or (argument.alias_info is not None and argument.alias_info.is_write)
         if writes:
-            found.append(args[at] if at < len(args) else kwargs.get(argument.name))
+            found.append(given.get(argument.name))
     return [one for one in pytree.tree_leaves(found) if isinstance(one, torch.Tensor)]
 
 

@@ -51,11 +51,12 @@ def outcome_with_gradients(call: Call, inputs: Sequence[Any], written: Collectio
     made = pytree.tree_leaves(call(*given))
     wanted = [one for one in given if isinstance(one, torch.Tensor) and one.requires_grad]
     ends = [one for one in made if isinstance(one, torch.Tensor) and one.requires_grad]
-    found = torch.autograd.grad(ends, wanted, [_weighed(one) for one in ends], allow_unused=True)
-    gradients = {one.dtype: list[torch.Tensor]() for one in found if one is not None}
+    weights = [_weighed(one) for one in ends]
+    found = torch.autograd.grad(ends, wanted, weights, allow_unused=True) if ends else ()
+    gradients: dict[torch.dtype, list[torch.Tensor]] = {}
     for one in found:
         if one is not None:
-            gradients[one.dtype].append(one.reshape(-1))
+            gradients.setdefault(one.dtype, []).append(one.reshape(-1))
     left = [_copy(one) for one in (*made, *(given[at] for at in sorted(written)))]
     # Some are nothing but rounding (of a bias before a normalisation): they count beside the others.
     return [*left, *(torch.cat(parts) for _, parts in sorted(gradients.items(), key=lambda one: str(one[0])))]
