@@ -11,7 +11,6 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +21,7 @@ from opatlas.client.answer import Answer
 from opatlas.client.cache.store import digest_of
 from opatlas.client.client import Client
 from opatlas.dynamo.aten import AtenGraph
+from opatlas.dynamo.compared import NodesCompared, as_traced
 from opatlas.dynamo.inductor import compiled, compiled_aten
 from opatlas.dynamo.kernels import KernelSite, SharedKernel, with_kernels
 from opatlas.dynamo.limits import TookTooLong, compilers_end, within
@@ -229,7 +229,7 @@ class Contest:
                 shared[key] = kernel
             inner = self._fused[name].nodes[:-1] if name in self._fused else ()
             sites[name] = KernelSite(nodes[name], read, kernel, self._weights, inner)
-        comparison = _Comparison(self._aten.module, sites)
+        comparison = NodesCompared(self._aten.module, sites)
         try:
             within(self._options.limit_s, lambda: comparison.run(*self._aten.example()))
         except TookTooLong as error:
@@ -290,12 +290,11 @@ class Contest:
 
     def _timed(self, contenders: Sequence[GraphWay]) -> dict[str, TimedInTurns]:
         """For half of the seconds. What is written to is copied for each run, whose cost all pay alike."""
-        seconds, inputs = self._options.try_s / 2, self._aten.example()
+        seconds, inputs, written = self._options.try_s / 2, self._aten.example(), self._aten.written
+        given = self._aten.example if written else lambda: inputs
+        bounds = {"most_in_turn": MOST_IN_TURN} if written else {}
         with inputs_of_graph(inputs):
-            if not self._aten.written:
-                return line_up({one.said: _run(one.call, inputs) for one in contenders}, seconds)
-            runs = {one.said: _run_on_copies(one.call, self._aten) for one in contenders}
-            return line_up(runs, seconds, most_in_turn=MOST_IN_TURN)
+            return line_up({one.said: _run(one.call, given) for one in contenders}, seconds, **bounds)
 
     def _left_out(self, said: str, why: Exception | str) -> None:
         sentence = why if isinstance(why, str) else first_line(why)
@@ -358,12 +357,8 @@ def _listed(call: Call) -> Callable[[list[Any]], Any]:
     return run
 
 
-def _run(call: Call, inputs: Sequence[Any]) -> Callable[[], object]:
-    return lambda: call(*inputs)
-
-
-def _run_on_copies(call: Call, aten: AtenGraph) -> Callable[[], object]:
-    return lambda: call(*aten.example())
+def _run(call: Call, inputs: Callable[[], Sequence[Any]]) -> Callable[[], object]:
+    return lambda: call(*inputs())
 
 
 def _weights(aten: AtenGraph) -> list[int]:
@@ -377,13 +372,6 @@ def _weights(aten: AtenGraph) -> list[int]:
 
 def _runs_here(answer: Answer) -> bool:
     return answer.best is not None and answer.best.get("kind") in KINDS and answer.from_neighbour is None
-
-
-@contextmanager
-def _as_traced() -> Iterator[None]:
-    """Casts are in the aten graph."""
-    with torch._C._DisableAutocast(), torch.no_grad():
-        yield
 
 
 def times_in_place(aten: AtenGraph) -> dict[str, float]:
@@ -403,40 +391,11 @@ class _Profile(fx.Interpreter):
         self.times: dict[str, list[float]] = {}
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        with _as_traced():
+        with as_traced():
             return super().run(*args, **kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         start = time.perf_counter_ns()
         made = super().run_node(n)
         self.times.setdefault(n.name, []).append((time.perf_counter_ns() - start) / 1e3)
-        return made
-
-
-class _Comparison(fx.Interpreter):
-    """A run by PyTorch in which kernels make each of their nodes as well; ``wrong``: those that do not make
-    the same; ``at``: the node whose kernel runs."""
-
-    def __init__(self, module: fx.GraphModule, sites: Mapping[str, KernelSite]) -> None:
-        super().__init__(module, garbage_collect_values=False)  # fused ones read what is not read any more
-        self._sites = sites
-        self.wrong: dict[str, str] = {}
-        self.at = ""
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        with _as_traced(), inputs_of_graph(args):
-            return super().run(*args, **kwargs)
-
-    def run_node(self, n: fx.Node) -> Any:
-        site = self._sites.get(n.name)
-        if site is None:
-            return super().run_node(n)
-        self.at = n.name
-        found = site([self.env[one] for one in site.tensors])
-        made = super().run_node(n)
-        expected = made[: len(found)] if isinstance(made, tuple | list) else [made]
-        if site.failure:
-            self.wrong[n.name] = site.failure
-        elif not are_same(found, expected):
-            self.wrong[n.name] = "it makes other values than PyTorch"
         return made

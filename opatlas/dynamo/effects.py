@@ -243,7 +243,7 @@ class _Recorder(TorchDispatchMode):
                 self.reformed.add(_memory(fake))
 
 
-def _written_by(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+def _written_by(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """Tensors among its arguments that an operator writes to."""
     hidden = HIDDEN_WRITES.get(func._schema.name.split("::")[1], ())
     given = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | kwargs
@@ -257,7 +257,7 @@ def _written_by(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, An
     return [one for one in pytree.tree_leaves(found) if isinstance(one, torch.Tensor)]
 
 
-def _of_random(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+def _of_random(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Attention is tagged so for its dropout, which inference turns off."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return ""
