@@ -93,6 +93,15 @@ class AtenGraph:
         ]
         return self._known.union(numbers[node] for node in found if node in numbers)
 
+    @property
+    def parameters(self) -> list[int]:
+        """Numbers of the inputs that are a model's parameters, and are not written to."""
+        return [
+            at
+            for at, one in enumerate(self.inputs)
+            if isinstance(one, torch.nn.Parameter) and at not in self.written and not one.is_inference()
+        ]
+
     def example(self) -> list[Any]:
         """Inputs for trying: those that the graph writes to are copies."""
         return copies_of(self.inputs, self.written)

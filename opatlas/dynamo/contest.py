@@ -84,7 +84,7 @@ class Contest:
         self._module, self._aten, self._client = module, aten, client
         self._options, self._report, self._place = options, report, place
         self._left_running = False
-        self._weights = weights_of(aten.module.graph, _weights(aten) if options.freeze else ())
+        self._weights = weights_of(aten.module.graph, aten.parameters if options.freeze else ())
         self._operators = self._read()
         self._answers = self._look_up()
         self._fused = self._planned() if options.plan and not client.offline else {}
@@ -229,12 +229,14 @@ class Contest:
                 shared[key] = kernel
             inner = self._fused[name].nodes[:-1] if name in self._fused else ()
             sites[name] = KernelSite(nodes[name], read, kernel, self._weights, inner)
+        if not sites:
+            return {}
         comparison = NodesCompared(self._aten.module, sites)
         try:
             within(self._options.limit_s, lambda: comparison.run(*self._aten.example()))
         except TookTooLong as error:
             self._left_running = True
-            self._left_out(str(nodes[comparison.at].target), error)
+            self._left_out(str(nodes[comparison.at].target) if comparison.at else "kernels", error)
             return {}
         for name, why in comparison.wrong.items():
             self._left_out(str(nodes[name].target), why)
@@ -359,15 +361,6 @@ def _listed(call: Call) -> Callable[[list[Any]], Any]:
 
 def _run(call: Call, inputs: Callable[[], Sequence[Any]]) -> Callable[[], object]:
     return lambda: call(*inputs())
-
-
-def _weights(aten: AtenGraph) -> list[int]:
-    """Numbers of the inputs that are a model's parameters, and are not written to."""
-    return [
-        at
-        for at, one in enumerate(aten.inputs)
-        if isinstance(one, torch.nn.Parameter) and at not in aten.written and not one.is_inference()
-    ]
 
 
 def _runs_here(answer: Answer) -> bool:

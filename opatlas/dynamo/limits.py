@@ -11,9 +11,9 @@ import os
 import shlex
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
 import torch
@@ -26,7 +26,7 @@ DEVICES = ("cpu", "cuda")
 
 _limits: list[float] = []
 """Seconds that a compiler's process has, of all that compile now."""
-_lock = threading.Lock()
+_lock = Lock()
 
 
 class TookTooLong(OpatlasError):
@@ -36,7 +36,7 @@ class TookTooLong(OpatlasError):
 def within(limit_s: float, run: Callable[[], Made]) -> Made:
     """What ``run`` gives or raises, in a thread with this one's modes; :class:`TookTooLong` after so many
     seconds, and the thread is left."""
-    ended, made, failed = threading.Event(), list[Made](), list[BaseException]()
+    ended, made, failed = Event(), list[Made](), list[BaseException]()
     enter = _modes()
 
     def work() -> None:
@@ -49,7 +49,7 @@ def within(limit_s: float, run: Callable[[], Made]) -> Made:
             ended.set()
 
     context = contextvars.copy_context()  # PyTorch's settings that are patched for a while
-    threading.Thread(target=context.run, args=(work,), name="opatlas-first-run", daemon=True).start()
+    Thread(target=context.run, args=(work,), name="opatlas-first-run", daemon=True).start()
     if not ended.wait(limit_s):
         raise TookTooLong(f"it had not ended after {limit_s:g} s")
     if failed:
