@@ -14,6 +14,7 @@ from torch._functorch.aot_autograd import aot_module_simplified
 from torch._ops import OpOverload
 
 from opatlas.dynamo.operators import made_by
+from opatlas.dynamo.outcome import copies_of
 from opatlas.errors import OpatlasError
 
 SIZES_CHANGE = "its sizes change from call to call: dynamic=False gives each a graph of its own"
@@ -26,10 +27,12 @@ class LeftToPyTorch(OpatlasError):
 
 class AtenGraph:
     """An inference graph: ``module`` in aten, its writes to inputs at its end; ``inputs``: what it was called
-    with when it was compiled. Raises :class:`LeftToPyTorch`."""
+    with when it was compiled; ``written``: numbers of the inputs in whose memory it writes, as far as that is
+    known. Raises :class:`LeftToPyTorch`."""
 
-    def __init__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    def __init__(self, module: fx.GraphModule, inputs: Sequence[Any], written: frozenset[int]) -> None:
         self.inputs = list(inputs)
+        self._known = written
         self._captured: fx.GraphModule | None = None
         self._run: Run | None = None
         self._outer = aot_module_simplified(
@@ -58,14 +61,9 @@ class AtenGraph:
             ):
                 raise LeftToPyTorch("some of its inputs are views of one another")
         for node in self.calls:
-            target = node.target
             tensors = (one for one in made_by(node) if isinstance(one, torch.Tensor))
             if any(isinstance(size, torch.SymInt) for one in tensors for size in one.shape):
                 raise LeftToPyTorch(SIZES_CHANGE)
-            if isinstance(target, OpOverload) and _is_random(node, target):
-                raise LeftToPyTorch(f"it draws random numbers ({target})")
-            if isinstance(target, torch._ops.HigherOrderOperator):
-                raise LeftToPyTorch(f"it has a branch or loop ({target})")
 
     @property
     def module(self) -> fx.GraphModule:
@@ -85,7 +83,7 @@ class AtenGraph:
 
     @cached_property
     def written(self) -> frozenset[int]:
-        """Numbers of the inputs that the graph writes to."""
+        """Numbers of the inputs in whose memory the graph writes."""
         numbers = {node: number for number, node in enumerate(self.placeholders)}
         found = [
             one
@@ -93,11 +91,20 @@ class AtenGraph:
             if isinstance(node.target, OpOverload) and node.target._schema.is_mutable
             for one in node.all_input_nodes
         ]
-        return frozenset(numbers[node] for node in found if node in numbers)
+        return self._known.union(numbers[node] for node in found if node in numbers)
+
+    @property
+    def parameters(self) -> list[int]:
+        """Numbers of the inputs that are a model's parameters, and are not written to."""
+        return [
+            at
+            for at, one in enumerate(self.inputs)
+            if isinstance(one, torch.nn.Parameter) and at not in self.written and not one.is_inference()
+        ]
 
     def example(self) -> list[Any]:
         """Inputs for trying: those that the graph writes to are copies."""
-        return [one.clone() if at in self.written else one for at, one in enumerate(self.inputs)]
+        return copies_of(self.inputs, self.written)
 
     def digest(self) -> str:
         """Of what it computes: its text, and the layout of every value."""
@@ -115,15 +122,6 @@ class AtenGraph:
             return self._outer(*args)
 
         return call
-
-
-def _is_random(node: fx.Node, target: OpOverload) -> bool:
-    """Attention is tagged so for its dropout, which inference turns off."""
-    if torch.Tag.nondeterministic_seeded not in target.tags:
-        return False
-    defaults = {one.name: one.default_value for one in target._schema.arguments if one.has_default_value()}
-    given = dict(zip((one.name for one in target._schema.arguments), node.args, strict=False))
-    return (defaults | given | node.kwargs).get("dropout_p") != 0.0
 
 
 def copy_of(module: fx.GraphModule) -> fx.GraphModule:

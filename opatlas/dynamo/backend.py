@@ -16,9 +16,14 @@ from torch import fx
 
 from opatlas.client.client import Client
 from opatlas.dynamo.aten import SIZES_CHANGE, AtenGraph, LeftToPyTorch
-from opatlas.dynamo.contest import KINDS, LABELS, ChosenWay, Contest, compiled
+from opatlas.dynamo.contest import KINDS, LABELS, ChosenWay, Contest
+from opatlas.dynamo.effects import Effects, effects_of, other_ranks
+from opatlas.dynamo.held import HeldGraph
+from opatlas.dynamo.inductor import compiled
+from opatlas.dynamo.limits import compilers_end
 from opatlas.dynamo.options import BackendOptions
 from opatlas.dynamo.report import GraphReport, TorchReport
+from opatlas.dynamo.sharing import AsShared
 from opatlas.dynamo.weights import inputs_of_graph
 from opatlas.errors import CallerError, OpatlasError, first_line
 from opatlas.identity.place.setting import Setting, default_setting
@@ -45,12 +50,7 @@ def opatlas(
     wanted = BackendOptions.read(options)
     start = time.perf_counter()
     row = GraphReport(f"graph {next(_numbers)}")
-    try:
-        run = _chosen(module, example_inputs, wanted, row)
-    except LeftToPyTorch as why:
-        run = _left(module, example_inputs, wanted, row, str(why))
-    except OpatlasError as error:
-        run = _left(module, example_inputs, wanted, row, first_line(error))
+    run = _way(module, example_inputs, wanted, row)
     row.compile_s = time.perf_counter() - start
     for report in filter(None, (_report, wanted.report)):
         report.graphs.append(row)
@@ -113,13 +113,36 @@ class RunningGraph:
         return not self._artifacts.isdisjoint(self._client.revoked)
 
 
-def _chosen(
+def _way(
     module: fx.GraphModule, inputs: Sequence[Any], options: BackendOptions, row: GraphReport
+) -> Callable[..., Any]:
+    """A graph that does more than compute runs in PyTorch eager, and never for trying."""
+    ranks = other_ranks()
+    effects = Effects(why=ranks) if ranks else effects_of(module, inputs)
+    if effects.why:
+        return _eager(module, row, effects.why)
+    try:
+        run = _chosen(module, inputs, effects, options, row)
+    except LeftToPyTorch as why:
+        run = _left(module, inputs, effects, options, row, str(why))
+    except OpatlasError as error:
+        run = _left(module, inputs, effects, options, row, first_line(error))
+    if not effects.written or run == module.forward:
+        return run
+    return AsShared(run, module.forward, inputs, effects.written)
+
+
+def _chosen(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    effects: Effects,
+    options: BackendOptions,
+    row: GraphReport,
 ) -> Callable[..., Any]:
     _check_graph(module, inputs)
     client, place = _client(options)
     try:
-        aten = AtenGraph(module, inputs)
+        aten = AtenGraph(module, inputs, effects.written)
         chosen = Contest(module, aten, client, place, options, row).hold()
         aten.inputs.clear()  # a graph that runs holds nobody's inputs
     except OpatlasError:
@@ -143,8 +166,6 @@ def _check_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
         raise LeftToPyTorch(SIZES_CHANGE)
     if any(one.device.type != "cpu" for one in tensors):
         raise LeftToPyTorch("it is not on the CPU")
-    if any(type(one) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for one in tensors):
-        raise LeftToPyTorch("it has tensors of another class than PyTorch's own")
 
 
 def _client(options: BackendOptions) -> tuple[Client, tuple[str, str]]:
@@ -166,23 +187,43 @@ def _client(options: BackendOptions) -> tuple[Client, tuple[str, str]]:
 
 
 def _left(
-    module: fx.GraphModule, inputs: Sequence[Any], options: BackendOptions, row: GraphReport, why: str
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    effects: Effects,
+    options: BackendOptions,
+    row: GraphReport,
+    why: str,
 ) -> Callable[..., Any]:
-    """By PyTorch alone; why is said once."""
-    row.why = why
+    """By Inductor, as far as it does what PyTorch eager does on what it is first called with."""
+    computes = any(node.op.startswith("call_") for node in module.graph.nodes)
+    if "inductor" not in options.frameworks or not computes:
+        return _eager(module, row, why)
+    if torch.is_grad_enabled() and any(inputs[at].requires_grad for at in effects.written):
+        return _eager(module, row, "it writes to tensors whose gradients are wanted")
+    labels = (LABELS["inductor"], LABELS["eager"])
+    try:
+        # In this thread: what Inductor finds out of sizes and views is what Dynamo guards.
+        with compilers_end(options.limit_s):
+            call = compiled(module, inputs)
+    except Exception as error:  # no C++ compiler, or what Inductor does not know
+        row.left_out[labels[0]] = first_line(error)
+        return _eager(module, row, why)
+    row.why, row.chosen = why, labels[0]
+    _tell_once(why)
+    return HeldGraph(call, module.forward, inputs, effects.written, row, labels, options.limit_s)
+
+
+def _eager(module: fx.GraphModule, row: GraphReport, why: str) -> Callable[..., Any]:
+    row.why, row.chosen = why, LABELS["eager"]
+    _tell_once(why)
+    run: Callable[..., Any] = module.forward
+    return run
+
+
+def _tell_once(why: str) -> None:
     if why not in _told:
         _told.add(why)
         log.warning("A graph is left to PyTorch: %s.", why)
-    computes = any(node.op.startswith("call_") for node in module.graph.nodes)
-    if "inductor" in options.frameworks and computes:
-        try:
-            run = compiled(module, inputs)
-            row.chosen = LABELS["inductor"]
-            return run
-        except Exception as error:  # no C++ compiler, or what Inductor does not know
-            row.left_out[LABELS["inductor"]] = first_line(error)
-    row.chosen = LABELS["eager"]
-    return module.forward
 
 
 class Optimized:

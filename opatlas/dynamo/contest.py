@@ -11,30 +11,29 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from opatlas.client.answer import Answer
 from opatlas.client.cache.store import digest_of
 from opatlas.client.client import Client
-from opatlas.dynamo.aten import AtenGraph, copy_of
+from opatlas.dynamo.aten import AtenGraph
+from opatlas.dynamo.compared import NodesCompared, as_traced
+from opatlas.dynamo.inductor import compiled, compiled_aten
 from opatlas.dynamo.kernels import KernelSite, SharedKernel, with_kernels
+from opatlas.dynamo.limits import TookTooLong, compilers_end, within
 from opatlas.dynamo.operators import NodeOperator, read_node, weights_of
 from opatlas.dynamo.options import BackendOptions
+from opatlas.dynamo.outcome import Call, are_same, outcome, random_state_kept
 from opatlas.dynamo.planned import FusedCalls, fused_calls
 from opatlas.dynamo.report import GraphReport
 from opatlas.dynamo.weights import inputs_of_graph
 from opatlas.errors import OpatlasError, first_line
-from opatlas.load.torch.ops.types import to_array
 from opatlas.noise import MARGIN
-from opatlas.plan.closeness import is_close
-from opatlas.plan.line_up import UNDECIDED, TimedInTurns, line_up
+from opatlas.plan.line_up import LEAST_ROUNDS, UNDECIDED, WARMING, TimedInTurns, line_up
 
 log = logging.getLogger("opatlas")
 SHARES = (1.0, 0.5, 0.25)
@@ -44,17 +43,22 @@ KINDS = ("c-abi",)
 PROFILED_RUNS = 3
 LABELS = {"eager": "PyTorch eager", "inductor": "torch.compile"}
 
-Call = Callable[..., Any]
+LEAST_RUNS = WARMING + 2 * LEAST_ROUNDS
+"""of each that is timed in turns."""
+MOST_IN_TURN = 16
+"""Runs of a turn where each is given copies: few enough for what they weigh."""
 
 
 @dataclass
 class GraphWay:
-    """One way to run the graph, called as Dynamo calls it. ``rest``: the framework of what is no kernel's."""
+    """One way to run the graph, called as Dynamo calls it. ``rest``: the framework of what is no kernel's;
+    ``first_s``: seconds of its first run."""
 
     said: str
     call: Call
     rest: str
     sites: Mapping[str, KernelSite] = field(default_factory=dict)
+    first_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,45 +83,74 @@ class Contest:
     ) -> None:
         self._module, self._aten, self._client = module, aten, client
         self._options, self._report, self._place = options, report, place
-        self._weights = weights_of(aten.module.graph, _weights(aten) if options.freeze else ())
+        self._left_running = False
+        self._weights = weights_of(aten.module.graph, aten.parameters if options.freeze else ())
         self._operators = self._read()
         self._answers = self._look_up()
         self._fused = self._planned() if options.plan and not client.offline else {}
 
     def hold(self) -> ChosenWay:
         """Raises what the graph raises in PyTorch eager."""
-        kept = self._remembered()
-        if kept is not None and (chosen := self._again(kept)) is not None:
-            self._report.remembered = True
-            return self._told(chosen)
+        with random_state_kept(), compilers_end(self._options.limit_s):
+            kept = self._remembered()
+            if kept is not None and (chosen := self._again(kept)) is not None:
+                self._report.remembered = True
+                return self._told(chosen)
+            return self._told(self._held())
+
+    def _held(self) -> ChosenWay:
         expected = self._outcome(self._module.forward)
         frameworks = [one for name in self._options.frameworks if (one := self._sound(name, {}, expected))]
         if not frameworks:
             frameworks = [GraphWay(LABELS["eager"], self._module.forward, "eager")]
-        half = self._options.try_s / 2
-        best = frameworks[0]
-        if len(frameworks) > 1:
-            times = self._timed(frameworks, half)
-            self._report.frameworks = tuple(times.values())
-            best = min(
-                frameworks, key=lambda one: times[one.said].median_us if one.said in times else math.inf
-            )
-        winner = best
+        if self._is_slow(frameworks):
+            best = self._by_one_run(frameworks)
+            return ChosenWay(best, best.call)
+        best = self._fastest(frameworks)
         tried = list(self._with_kernels(frameworks, expected))
-        if tried:
-            standings = self._timed([best, *tried], half)
-            self._report.standings = tuple(standings.values())
-            better = [
-                one for one in tried if one.said in standings and standings[one.said].ratios.low > 1 + MARGIN
-            ]
-            if better:
-                winner = max(better, key=lambda one: standings[one.said].ratios.ratio)
-        for contender in tried:
+        winner = self._better(best, tried)
+        for contender in tried if not self._left_running else ():
             for name, site in contender.sites.items():
                 if name not in winner.sites:
                     site.close()
         self._remember(winner)
-        return self._told(ChosenWay(winner, best.call))
+        return ChosenWay(winner, best.call)
+
+    def _fastest(self, frameworks: Sequence[GraphWay]) -> GraphWay:
+        if len(frameworks) == 1:
+            return frameworks[0]
+        times = self._timed(frameworks)
+        self._report.frameworks = tuple(times.values())
+        return min(frameworks, key=lambda one: times[one.said].median_us if one.said in times else math.inf)
+
+    def _better(self, best: GraphWay, tried: Sequence[GraphWay]) -> GraphWay:
+        """Whoever is faster than the best framework beyond what is called a difference, or that one."""
+        if not tried:
+            return best
+        standings = self._timed([best, *tried])
+        self._report.standings = tuple(standings.values())
+        ratios = {one.said: standings[one.said].ratios for one in tried if one.said in standings}
+        better = [one for one in tried if one.said in ratios and ratios[one.said].low > 1 + MARGIN]
+        return max(better, key=lambda one: ratios[one.said].ratio) if better else best
+
+    def _is_slow(self, contenders: Sequence[GraphWay]) -> bool:
+        """Whether turns would take longer than a first run may."""
+        return LEAST_RUNS * math.fsum(one.first_s for one in contenders) > self._options.limit_s
+
+    def _by_one_run(self, frameworks: Sequence[GraphWay]) -> GraphWay:
+        """The first, unless another is faster by more than a busy host makes of it."""
+        times = {one.said: self._seconds(one.call) for one in frameworks}
+        best = min(frameworks, key=lambda one: times[one.said])
+        first = frameworks[0]
+        self._left_out("turns", f"a run takes {times[first.said]:.1f} s: each was timed once")
+        return best if times[first.said] > UNDECIDED * times[best.said] else first
+
+    def _seconds(self, call: Call) -> float:
+        inputs = self._aten.example()
+        start = time.perf_counter()
+        with inputs_of_graph(inputs):
+            call(*inputs)
+        return time.perf_counter() - start
 
     # ---- what is known ------------------------------------------------------------------------------
 
@@ -196,9 +229,15 @@ class Contest:
                 shared[key] = kernel
             inner = self._fused[name].nodes[:-1] if name in self._fused else ()
             sites[name] = KernelSite(nodes[name], read, kernel, self._weights, inner)
-        comparison = _Comparison(self._aten.module, sites)
-        with inputs_of_graph(self._aten.inputs):
-            comparison.run(*self._aten.example())
+        if not sites:
+            return {}
+        comparison = NodesCompared(self._aten.module, sites)
+        try:
+            within(self._options.limit_s, lambda: comparison.run(*self._aten.example()))
+        except TookTooLong as error:
+            self._left_running = True
+            self._left_out(str(nodes[comparison.at].target) if comparison.at else "kernels", error)
+            return {}
         for name, why in comparison.wrong.items():
             self._left_out(str(nodes[name].target), why)
             sites.pop(name).close()
@@ -216,6 +255,8 @@ class Contest:
         for count in counts:
             some = dict(list(sites.items())[:count])
             for framework in frameworks:
+                if self._left_running:
+                    return  # it may hold a kernel for good
                 if (one := self._sound(framework.rest, some, expected)) is not None:
                     yield one
 
@@ -223,13 +264,20 @@ class Contest:
         """The contender, if it can be built and gives what PyTorch eager gives."""
         said = f"{len(sites)} kernels in {LABELS[rest]}" if sites else LABELS[rest]
         try:
-            call = self._build(rest, sites)
-            if is_close(_arrays(self._outcome(call)), _arrays(expected)):
-                return GraphWay(said, call, rest, dict(sites))
+            way, found = within(self._options.limit_s, lambda: self._first_run(said, rest, sites))
+            if are_same(found, expected):
+                return way
             self._left_out(said, "it gives other values than PyTorch eager")
         except Exception as error:
+            self._left_running |= bool(sites) and isinstance(error, TookTooLong)
             self._left_out(said, error)
         return None
+
+    def _first_run(self, said: str, rest: str, sites: Mapping[str, KernelSite]) -> tuple[GraphWay, list[Any]]:
+        call = self._build(rest, sites)
+        start = time.perf_counter()
+        found = self._outcome(call)
+        return GraphWay(said, call, rest, dict(sites), time.perf_counter() - start), found
 
     def _build(self, rest: str, sites: Mapping[str, KernelSite]) -> Call:
         if not sites:
@@ -237,20 +285,18 @@ class Contest:
         module = with_kernels(self._aten.module, sites, as_operators=rest == "inductor")
         if rest == "eager":
             return self._aten.run_by(_listed(module.forward))
-        return self._aten.run_by(_listed(_compiled_aten(module, self._aten.example())))
+        return self._aten.run_by(_listed(compiled_aten(module, self._aten.example())))
 
     def _outcome(self, call: Call) -> list[Any]:
-        """Copies of what a run gives, and of what it wrote to its inputs."""
-        inputs = self._aten.example()
-        with inputs_of_graph(inputs):
-            given = pytree.tree_leaves(call(*inputs))
-        written = [inputs[at] for at in sorted(self._aten.written)]
-        return [one.clone() if isinstance(one, torch.Tensor) else one for one in (*given, *written)]
+        return outcome(call, self._aten.inputs, self._aten.written)
 
-    def _timed(self, contenders: Sequence[GraphWay], seconds: float) -> dict[str, TimedInTurns]:
-        inputs = self._aten.example()
+    def _timed(self, contenders: Sequence[GraphWay]) -> dict[str, TimedInTurns]:
+        """For half of the seconds. What is written to is copied for each run, whose cost all pay alike."""
+        seconds, inputs, written = self._options.try_s / 2, self._aten.example(), self._aten.written
+        given = self._aten.example if written else lambda: inputs
+        bounds = {"most_in_turn": MOST_IN_TURN} if written else {}
         with inputs_of_graph(inputs):
-            return line_up({one.said: _run(one.call, inputs) for one in contenders}, seconds)
+            return line_up({one.said: _run(one.call, given) for one in contenders}, seconds, **bounds)
 
     def _left_out(self, said: str, why: Exception | str) -> None:
         sentence = why if isinstance(why, str) else first_line(why)
@@ -302,26 +348,6 @@ class Contest:
         return chosen
 
 
-def compiled(module: fx.GraphModule, inputs: Sequence[Any]) -> Call:
-    """The graph as ``torch.compile`` runs it."""
-    from torch._inductor.compile_fx import compile_fx
-
-    made: Call = compile_fx(copy_of(module), list(inputs))  # type: ignore[assignment]
-    return made
-
-
-def _compiled_aten(module: fx.GraphModule, inputs: Sequence[Any]) -> Call:
-    """The same of a graph that was traced already, apart from what Dynamo knows of the first one."""
-    from torch._guards import TracingContext, tracing
-    from torch._inductor.compile_fx import compile_fx
-    from torch._subclasses import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    with tracing(TracingContext(FakeTensorMode(shape_env=ShapeEnv()))):
-        made: Call = compile_fx(module, list(inputs), ignore_shape_env=True)  # type: ignore[assignment]
-    return made
-
-
 def _listed(call: Call) -> Callable[[list[Any]], Any]:
     """Given a list that it empties, so that nobody holds what the graph does not need any more."""
 
@@ -333,28 +359,12 @@ def _listed(call: Call) -> Callable[[list[Any]], Any]:
     return run
 
 
-def _run(call: Call, inputs: Sequence[Any]) -> Callable[[], object]:
-    return lambda: call(*inputs)
-
-
-def _weights(aten: AtenGraph) -> list[int]:
-    """Numbers of the inputs that are a model's parameters, and are not written to."""
-    return [
-        at
-        for at, one in enumerate(aten.inputs)
-        if isinstance(one, torch.nn.Parameter) and at not in aten.written and not one.is_inference()
-    ]
+def _run(call: Call, inputs: Callable[[], Sequence[Any]]) -> Callable[[], object]:
+    return lambda: call(*inputs())
 
 
 def _runs_here(answer: Answer) -> bool:
     return answer.best is not None and answer.best.get("kind") in KINDS and answer.from_neighbour is None
-
-
-@contextmanager
-def _as_traced() -> Iterator[None]:
-    """Casts are in the aten graph."""
-    with torch._C._DisableAutocast(), torch.no_grad():
-        yield
 
 
 def times_in_place(aten: AtenGraph) -> dict[str, float]:
@@ -374,7 +384,7 @@ class _Profile(fx.Interpreter):
         self.times: dict[str, list[float]] = {}
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        with _as_traced():
+        with as_traced():
             return super().run(*args, **kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
@@ -382,40 +392,3 @@ class _Profile(fx.Interpreter):
         made = super().run_node(n)
         self.times.setdefault(n.name, []).append((time.perf_counter_ns() - start) / 1e3)
         return made
-
-
-class _Comparison(fx.Interpreter):
-    """A run by PyTorch in which kernels make each of their nodes as well; ``wrong``: those that do not make
-    the same."""
-
-    def __init__(self, module: fx.GraphModule, sites: Mapping[str, KernelSite]) -> None:
-        super().__init__(module, garbage_collect_values=False)  # fused ones read what is not read any more
-        self._sites = sites
-        self.wrong: dict[str, str] = {}
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        with _as_traced():
-            return super().run(*args, **kwargs)
-
-    def run_node(self, n: fx.Node) -> Any:
-        site = self._sites.get(n.name)
-        if site is None:
-            return super().run_node(n)
-        found = site([self.env[one] for one in site.tensors])
-        made = super().run_node(n)
-        expected = made[: len(found)] if isinstance(made, tuple | list) else [made]
-        if site.failure:
-            self.wrong[n.name] = site.failure
-        elif not is_close(_arrays(found), _arrays(expected)):
-            self.wrong[n.name] = "it makes other values than PyTorch"
-        return made
-
-
-def _arrays(given: Sequence[Any]) -> list[Any]:
-    """Tensors as arrays; what is none stays."""
-    return [_array(one) if isinstance(one, torch.Tensor) else one for one in given]
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    return to_array(plain, str(plain.dtype).removeprefix("torch."))

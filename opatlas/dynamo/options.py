@@ -18,6 +18,7 @@ class BackendOptions:
     """``wait_s``: for what is not known yet, at each lookup. ``offline``: never ask. ``freeze``: pack weights
     once, and again where they were seen to change (docs/models.md says what is seen). ``plan``: ask the
     service which calls to run as one operator. ``try_s``: for timing, once for a graph on a machine.
+    ``limit_s``: for each first run, compiling included, after which who takes it is left out.
     ``frameworks``: which of PyTorch's own take part. ``client``: who asks; ``report``: what is told of these
     graphs alone."""
 
@@ -26,6 +27,7 @@ class BackendOptions:
     freeze: bool = False
     plan: bool = False
     try_s: float = 5.0
+    limit_s: float = 300.0
     frameworks: tuple[str, ...] = FRAMEWORKS
     client: Client | None = None
     report: TorchReport | None = None
@@ -37,7 +39,7 @@ class BackendOptions:
         given = dict(given or {})
         if unknown := [name for name in given if name not in known]:
             raise CallerError(f"There is no option {str(unknown[0])!r}; there are {', '.join(known)}.")
-        for name in ("wait_s", "try_s"):
+        for name in ("wait_s", "try_s", "limit_s"):
             value = given.get(name, 0.0)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 3600:
                 raise CallerError(f"The option '{name}' is a number of seconds from 0 to 3600.")

@@ -31,6 +31,8 @@ class GraphReport:
     unmapped: dict[str, int] = field(default_factory=dict)
     packed: int = 0
     """How often weights were packed (with ``freeze``)."""
+    held: int = 0
+    """On how many sizes what was left to Inductor gave what PyTorch eager gives."""
 
     def __str__(self) -> str:
         time = f"{self.compile_s:.1f} s, {'warm' if self.remembered else 'cold'}"

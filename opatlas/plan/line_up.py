@@ -26,6 +26,8 @@ SETTLING_S = 0.004
 """Of a turn, not timed: caches are its own again, and its own threads are awake."""
 TIMED_S = 0.001
 """A turn takes as many runs as fill this: one of microseconds says little."""
+MOST_IN_TURN = 1000
+"""Runs that settle a turn; of those that are timed there are fewer."""
 HOPELESS_ROUNDS, HOPELESS = 3, 2.0
 """After so many rounds, who took so many times as long as the fastest in each takes no further part."""
 UNDECIDED = 1.2
@@ -45,16 +47,18 @@ class TimedInTurns:
     predicted_us: float | None = None
 
 
-def line_up(contenders: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, TimedInTurns]:
+def line_up(
+    contenders: Mapping[str, Callable[[], object]], seconds: float, *, most_in_turn: int = MOST_IN_TURN
+) -> dict[str, TimedInTurns]:
     """Time them in turns for about so many seconds, at least six rounds, each turn after the threads of those
-    before have gone to sleep. The first is what the others are compared with; one that fails is left out,
-    unless it is the first."""
+    before have gone to sleep. A turn has at most ``most_in_turn`` runs, and those that are timed. The first
+    is what the others are compared with; one that fails is left out, unless it is the first."""
     running = dict(contenders)
     first = next(iter(running))
     once_s: dict[str, float] = {}
     for name, run in contenders.items():
         try:
-            once_s[name] = min(_seconds(run) for _ in range(WARMING))
+            once_s[name] = max(SETTLING_S / most_in_turn, min(_seconds(run) for _ in range(WARMING)))
         except Exception:
             if name == first:
                 raise

@@ -9,7 +9,7 @@ from opatlas.plan.line_up import TimedInTurns
 
 
 def the_more_kernels_the_better(
-    runs: Mapping[str, Callable[[], object]], seconds: float
+    runs: Mapping[str, Callable[[], object]], seconds: float, **bounds: int
 ) -> dict[str, TimedInTurns]:
     """In place of ``line_up``: each runs once, the second is the fastest, and so on."""
     for run in runs.values():
