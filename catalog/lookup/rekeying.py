@@ -10,6 +10,7 @@ from django.db import IntegrityError, models, transaction
 from catalog import choosing
 from catalog.models import Best, Operator
 from catalog.registry import operator_fields
+from catalog.steps import reason_of
 from catalog.usage.closing import TALLIED
 from catalog.usage.draining import drain_journal
 from opatlas.errors import InvalidOperator
@@ -51,6 +52,9 @@ def rekey_operators() -> Rekeyed:
                 operator = rekey(row.graph)
             except InvalidOperator as error:
                 done.refused.append((row.key, str(error)))
+                continue
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                done.refused.append((row.key, reason_of(error)))
                 continue
             if operator.key == row.key:
                 done.kept += 1

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from django.db import transaction
@@ -16,6 +17,7 @@ from django.utils import timezone
 from catalog import failpoints, models
 from catalog.conf import conf, journal_folder
 from catalog.file_lock import only_one
+from catalog.steps import PASSING, each, set_aside
 from catalog.usage import closing, journal
 from catalog.usage.journal_line import JournalHit, JournalLine
 from catalog.usage.usage_rows import count, jobs_of, usages
@@ -23,6 +25,8 @@ from catalog.usage.usage_rows import count, jobs_of, usages
 logger = logging.getLogger(__name__)
 
 _LINES_PER_TRANSACTION = 200
+SET_ASIDE = "set-aside"
+"""The folder, below the journal's, of lines that cannot become rows."""
 KEPT = timedelta(days=30)
 """Rows of segments that are closed: a client may repeat a report for a week."""
 
@@ -38,19 +42,60 @@ def drain_journal(limit: int = 1_000_000) -> int:
         if not may_drain:
             return 0
         for path in journal.segments():
-            while drained < limit:
-                # Asked before reading: what a writer that is gone left behind is all there will be.
-                closed = journal.is_closed(path)
-                lines = _drain_some(path, min(_LINES_PER_TRANSACTION, limit - drained), closed)
-                drained += lines
-                if lines == 0:
-                    if closed:
-                        _finish(path)
-                    break
+            drained += sum(each("draining a segment", [path], partial(_drain_segment, limit - drained)))
+    return drained
+
+
+def _drain_segment(limit: int, path: Path) -> int:
+    drained = 0
+    while drained < limit:
+        # Asked before reading: what a writer that is gone left behind is all there will be.
+        closed = journal.is_closed(path)
+        lines = _drain_some(path, min(_LINES_PER_TRANSACTION, limit - drained), closed)
+        drained += lines
+        if lines == 0:
+            if closed:
+                _finish(path)
+            break
     return drained
 
 
 def _drain_some(path: Path, most: int, closed: bool) -> int:
+    """The next lines of one segment, without one that cannot be saved; gives how many it went over."""
+    try:
+        return _drain_together(path, most, closed)
+    except Exception as error:
+        if isinstance(error, PASSING):
+            raise
+        if most == 1:
+            return _leave_out(path, error)
+        logger.warning("journal %s: %d lines cannot be saved together (%s).", path.name, most, error)
+        return _drain_some(path, most // 2, closed)
+
+
+def _leave_out(path: Path, error: Exception) -> int:
+    """Go past the next line, which is kept aside."""
+    with transaction.atomic():
+        row = models.JournalSegment.objects.select_for_update().get(node=conf().node, segment=path.name)
+        with path.open("rb") as reader:
+            reader.seek(row.drained_bytes)
+            raw = reader.readline()
+        _keep_aside(path, row.drained_bytes, raw, error)
+        models.JournalSegment.objects.filter(pk=row.pk).update(drained_bytes=row.drained_bytes + len(raw))
+    return 1
+
+
+def _keep_aside(path: Path, start: int, raw: bytes, error: Exception) -> None:
+    """A line that becomes no rows, in a file that nobody drains: who runs the service is told."""
+    folder = journal_folder() / SET_ASIDE
+    logger.error("journal %s: the line at byte %d is set aside in %s: %r", path.name, start, folder, error)
+    folder.mkdir(exist_ok=True)
+    with (folder / path.name).open("ab") as kept:
+        kept.write(raw)
+    set_aside("draining a line of the journal", f"{path.name}:{start}", error, lambda *_: None)
+
+
+def _drain_together(path: Path, most: int, closed: bool) -> int:
     """One transaction: the next lines of one segment; gives how many lines it went over."""
     with transaction.atomic():
         row, _ = models.JournalSegment.objects.get_or_create(node=conf().node, segment=path.name)
@@ -82,21 +127,13 @@ def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[Journal
                     "journal %s: the torn last line at byte %d was never answered", path.name, start
                 )
             else:
-                line = _parse(start, raw)
-                if line is None:
-                    logger.error("journal %s: the line at byte %d cannot be read", path.name, start)
-                else:
-                    lines.append(line)
+                try:
+                    lines.append(JournalLine.of_entry(start, json.loads(raw)))
+                except (ValueError, KeyError, TypeError, OverflowError) as error:
+                    _keep_aside(path, start, raw, error)
             start += len(raw)
             gone_over += 1
     return lines, start, gone_over
-
-
-def _parse(offset: int, raw: bytes) -> JournalLine | None:
-    try:
-        return JournalLine.of_entry(offset, json.loads(raw))
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return None
 
 
 def _finish(path: Path) -> None:

@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 
 from catalog import failpoints
 from catalog.models import Best, Miss, MissState
+from catalog.steps import each, held_back
 from tuning.conf import conf
 from tuning.models import Exploration, Stage, State
 from tuning.queue.clock import now_in
@@ -33,6 +34,7 @@ ORDER = ("stage", "priority", "opened", "-worth", "asked_at", "pk")
 asked first."""
 
 EVERYTHING = Q()
+SWEEPING = "putting back an exploration"
 
 PACK_MOST = 8
 """However short: their leases are renewed one by one."""
@@ -124,10 +126,11 @@ def release(claim: Claim, *, begun: bool) -> bool:
     return claim.row().update(**UNHELD, state=State.QUEUED, updated_at=Now(), **tries) == 1
 
 
-def fail(claim: Claim, error: str) -> None:
-    """A slice that broke: queued again, or dead when it had its tries."""
+def fail(claim: Claim, error: str, said: str = "") -> None:
+    """A slice that broke: queued again, or dead when it had its tries. ``said``: what is told of the
+    error to who asked for the operator, where it is a trace."""
     row = claim.load()
-    _requeue_or_bury(row, error, {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING})
+    _requeue_or_bury(row, error, {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING}, said)
 
 
 def sweep(owner_prefix: str = "", but_not: str = "") -> int:
@@ -142,19 +145,21 @@ def sweep(owner_prefix: str = "", but_not: str = "") -> int:
         expired = expired.filter(lease_owner__startswith=owner_prefix).exclude(lease_owner=but_not)
     else:
         expired = expired.filter(lease_expires_at__lt=Now())
-    swept = 0
-    for row in expired.select_related("operator")[:500]:
+
+    def put_back(row: Exploration) -> int:
         doing = f" while {row.doing}" if row.doing else ""
         error = f"Worker {row.lease_owner} fell silent{doing} (try {row.tries} of {row.max_tries})."
         unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": State.RUNNING}
         if not owner_prefix:
             unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
         failpoints.at("sweeping", exploration_id=row.pk, fence=row.fence)
-        swept += _requeue_or_bury(row, error, unchanged)
-    return swept
+        return _requeue_or_bury(row, error, unchanged)
+
+    expired = expired.exclude(pk__in=held_back(SWEEPING)).select_related("operator")
+    return sum(each(SWEEPING, expired.defer("operator__graph")[:500], put_back))
 
 
-def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) -> int:
+def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any], said: str = "") -> int:
     """Compare-and-swap; the fence moves on, so that whoever held the row can write no more."""
     dead = row.tries >= row.max_tries
     values: dict[str, Any] = {
@@ -169,7 +174,7 @@ def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) ->
     with transaction.atomic():
         changed = Exploration.objects.filter(**unchanged).update(**values)
         if changed and dead:
-            settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {error}")
+            settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {said or error}")
             tell_stage(row.pk)
     if changed:
         logger.warning("Exploration %s of %s: %s", row.pk, row.operator, error)
