@@ -19,7 +19,7 @@ from django.utils import timezone
 from catalog.models import Best, Miss, MissState, Target
 from catalog.models import Operator as OperatorRow
 from catalog.steps import each, held_back, is_away
-from opatlas.identity import Operator
+from opatlas.identity import Operator, check_measurable
 from tuning.conf import conf
 from tuning.measure.specimen import needed_bytes
 from tuning.models import Exploration, Pause, Stage, State, Worker
@@ -127,6 +127,7 @@ def _decide_for_target(target: Target, misses: Sequence[Miss]) -> int:
 
     def decided(miss: Miss) -> tuple[Miss, Decision] | None:
         operator = Operator.from_json(json.loads(graphs[miss.operator_id]))
+        check_measurable(operator)
         decision = decide(replace(quick_ask_of(miss), peak_bytes=needed_bytes(operator)), situation)
         if decision.verdict == "promote":
             return miss, decision
