@@ -100,7 +100,7 @@ def each(
         if noted is None:
             failures = StepFailure.objects.filter(step=name).exclude(row=0)
             noted = dict(failures.values_list("row", "due_at"))
-        number = _number(row)
+        number = number_of(row)
         if (due_at := noted.get(number)) and due_at > timezone.now():
             continue
         try:
@@ -147,7 +147,7 @@ def set_aside(
             if is_away(again):
                 raise
             logger.exception("It could not be set aside for good (%s): %r", name, row)
-    note_failure(name, error, _number(row), for_good=for_good)
+    note_failure(name, error, number_of(row), for_good=for_good)
 
 
 def held_back(name: str) -> QuerySet[StepFailure, int]:
@@ -194,8 +194,9 @@ def is_away(error: Exception) -> bool:
     return False
 
 
-def note_failure(name: str, error: Exception, row: int = 0, *, for_good: bool = False) -> None:
-    """Write a failure down, or that it failed once more; what cannot be written is in the log."""
+def note_failure(name: str, error: Exception, row: int = 0, *, for_good: bool = False) -> int:
+    """Write a failure down, or that it failed once more; how often in a row. What cannot be written is in the
+    log. ``for_good``: such a row is not held back."""
     _look_at.pop(name, None)
     now = timezone.now()
     given = {
@@ -210,10 +211,13 @@ def note_failure(name: str, error: Exception, row: int = 0, *, for_good: bool = 
     try:
         with _savepoint():
             insert_or(StepFailure, [given], unique=["step", "row"], updates=updates)
+            noted = StepFailure.objects.get(step=name[:100], row=row)
             if row and not for_good:
-                _hold_back(StepFailure.objects.get(step=name[:100], row=row))
+                _hold_back(noted)
+            return noted.failures
     except DatabaseError as again:
         logger.warning("It could not be noted that this step failed: %s (%s).", name, again)
+        return 1
 
 
 def _hold_back(noted: StepFailure) -> None:
@@ -242,7 +246,7 @@ def _savepoint() -> AbstractContextManager[object]:
     return transaction.atomic() if connection.in_atomic_block else nullcontext()
 
 
-def _number(row: object) -> int:
+def number_of(row: object) -> int:
     """A model's row by its number, another thing by a number made of its name."""
     number = getattr(row, "pk", row)
     return number if isinstance(number, int) else zlib.crc32(str(number).encode()) + 1

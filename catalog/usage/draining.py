@@ -7,7 +7,6 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 from django.db import transaction
@@ -17,7 +16,7 @@ from django.utils import timezone
 from catalog import failpoints, models
 from catalog.conf import conf, journal_folder
 from catalog.file_lock import only_one
-from catalog.steps import PASSING, each, set_aside
+from catalog.steps import LASTS, PASSING, each, held_back, note_failure, number_of
 from catalog.usage import closing, journal
 from catalog.usage.journal_line import JournalHit, JournalLine
 from catalog.usage.usage_rows import count, jobs_of, usages
@@ -25,6 +24,7 @@ from catalog.usage.usage_rows import count, jobs_of, usages
 logger = logging.getLogger(__name__)
 
 _LINES_PER_TRANSACTION = 200
+OF_SEGMENTS, OF_LINES = "draining a segment of the journal", "draining a line of the journal"
 SET_ASIDE = "set-aside"
 """The folder, below the journal's, of lines that cannot become rows."""
 KEPT = timedelta(days=30)
@@ -41,23 +41,26 @@ def drain_journal(limit: int = 1_000_000) -> int:
     with only_one(journal_folder() / "drain.lock") as may_drain:
         if not may_drain:
             return 0
-        for path in journal.segments():
-            drained += sum(each("draining a segment", [path], partial(_drain_segment, limit - drained)))
+
+        def drain(path: Path) -> None:
+            nonlocal drained
+            while drained < limit:
+                # Asked before reading: what a writer that is gone left behind is all there will be.
+                closed = journal.is_closed(path)
+                lines = _drain_some(path, min(_LINES_PER_TRANSACTION, limit - drained), closed)
+                drained += lines
+                if lines == 0:
+                    if closed:
+                        _finish(path)
+                    break
+
+        each(OF_SEGMENTS, journal.segments(), drain)
     return drained
 
 
-def _drain_segment(limit: int, path: Path) -> int:
-    drained = 0
-    while drained < limit:
-        # Asked before reading: what a writer that is gone left behind is all there will be.
-        closed = journal.is_closed(path)
-        lines = _drain_some(path, min(_LINES_PER_TRANSACTION, limit - drained), closed)
-        drained += lines
-        if lines == 0:
-            if closed:
-                _finish(path)
-            break
-    return drained
+def is_held_up() -> bool:
+    """Whether a segment could not be drained, and is tried again later."""
+    return held_back(OF_SEGMENTS).exists()
 
 
 def _drain_some(path: Path, most: int, closed: bool) -> int:
@@ -74,9 +77,14 @@ def _drain_some(path: Path, most: int, closed: bool) -> int:
 
 
 def _leave_out(path: Path, error: Exception) -> int:
-    """Go past the next line, which is kept aside."""
+    """Go past the next line, which is kept aside, once it has failed a few times: what fails with every line
+    must not set all of them aside. Until then the error is raised."""
+    row, _ = models.JournalSegment.objects.get_or_create(node=conf().node, segment=path.name)
+    failed = number_of(f"{path.name}:{row.drained_bytes}")
+    if note_failure(OF_LINES, error, failed, for_good=True) < LASTS:
+        raise error
     with transaction.atomic():
-        row = models.JournalSegment.objects.select_for_update().get(node=conf().node, segment=path.name)
+        row = models.JournalSegment.objects.select_for_update().get(pk=row.pk)
         with path.open("rb") as reader:
             reader.seek(row.drained_bytes)
             raw = reader.readline()
@@ -92,7 +100,7 @@ def _keep_aside(path: Path, start: int, raw: bytes, error: Exception) -> None:
     folder.mkdir(exist_ok=True)
     with (folder / path.name).open("ab") as kept:
         kept.write(raw)
-    set_aside("draining a line of the journal", f"{path.name}:{start}", error, lambda *_: None)
+    note_failure(OF_LINES, error, number_of(f"{path.name}:{start}"), for_good=True)
 
 
 def _drain_together(path: Path, most: int, closed: bool) -> int:

@@ -1,5 +1,5 @@
-"""Random operators as a caller might describe them: every ONNX type, element types, shapes and attributes that
-its schema allows, and values that nobody expects. Seeded: the same seed, the same operators."""
+"""Random operators as a caller might describe them: every ONNX type, with element types, shapes and
+attributes that its schema allows, and values that nobody expects. The same seed gives the same operators."""
 
 from __future__ import annotations
 
