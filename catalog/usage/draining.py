@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import Model
@@ -108,22 +109,35 @@ def _drain_together(path: Path, most: int, closed: bool) -> int:
     with transaction.atomic():
         row, _ = models.JournalSegment.objects.get_or_create(node=conf().node, segment=path.name)
         row = models.JournalSegment.objects.select_for_update().get(pk=row.pk)
-        lines, end, gone_over = _read(path, row.drained_bytes, most, closed)
-        if gone_over == 0:
+        read = _read(path, row.drained_bytes, most, closed)
+        if read.gone_over == 0:
             return 0
-        _save(row, lines, end)
-        row.drained_bytes = end
+        _save(row, read.lines, read.end)
+        for start, raw, error in read.unreadable:
+            _keep_aside(path, start, raw, error)
+        row.drained_bytes = read.end
         row.save(update_fields=["drained_bytes"])
         failpoints.at("draining")
-    return gone_over
+    return read.gone_over
 
 
-def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[JournalLine], int, int]:
-    """Whole lines from ``start``: those that can be read, the position after them, and how many there were.
+class ReadLines(NamedTuple):
+    """Lines that can be read, those that cannot (where each begins, itself, and why), the position after all
+    of them, and how many there were."""
+
+    lines: list[JournalLine]
+    unreadable: list[tuple[int, bytes, Exception]]
+    end: int
+    gone_over: int
+
+
+def _read(path: Path, start: int, most: int, closed: bool) -> ReadLines:
+    """Whole lines from ``start``.
 
     A last line without its end is still being written, or, in a closed file, was never answered.
     """
     lines: list[JournalLine] = []
+    unreadable: list[tuple[int, bytes, Exception]] = []
     gone_over = 0
     with path.open("rb") as reader:
         reader.seek(start)
@@ -138,10 +152,10 @@ def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[Journal
                 try:
                     lines.append(JournalLine.of_entry(start, json.loads(raw)))
                 except (ValueError, KeyError, TypeError, OverflowError) as error:
-                    _keep_aside(path, start, raw, error)
+                    unreadable.append((start, raw, error))
             start += len(raw)
             gone_over += 1
-    return lines, start, gone_over
+    return ReadLines(lines, unreadable, start, gone_over)
 
 
 def _finish(path: Path) -> None:
