@@ -23,7 +23,7 @@ FLAPPING_WITHIN = timedelta(days=1)
 def watch() -> None:
     """Judge every rule once. One that fails is logged and leaves its alerts as they are; the others go on."""
     for rule in rules():
-        with step(f"judging the alert rule {rule.name}"):
+        with step(f"judging the alert rule {rule.name.replace('_', ' ')}"):
             judge(rule, rule.causes())
 
 
