@@ -64,9 +64,9 @@ def check_measurable(operator: Operator) -> None:
     for value in (*(operator.inputs[i] for i in operator.tensor_inputs), *operator.output_values):
         if value.dtype in PACKED:
             raise InvalidOperator(
-                f"{'+'.join(operator.op_types)[:80]} has a tensor of {value.dtype}, of which ONNX packs two "
-                "elements into a byte: no implementation of it can be measured here. Leave it to the "
-                "framework that runs the model, or ask for it in another element type."
+                f"ONNX packs two {value.dtype} elements into a byte, and no implementation of an operator "
+                "with such a tensor can be measured here: leave it to the framework that runs the model, or "
+                "ask for it in another element type."
             )
 
 

@@ -10,7 +10,7 @@ from catalog.models import Miss, Operator
 from tests.tuning.fakes import TARGET
 
 pytestmark = pytest.mark.django_db
-SAID = "has a tensor of uint4, of which ONNX packs two elements into a byte"
+SAID = "ONNX packs two uint4 elements into a byte, and no implementation"
 UINT4 = {"op": "Cast", "attrs": {"to": 21}, "inputs": [{"dtype": "float32", "shape": [4]}]}
 
 

@@ -95,7 +95,7 @@ def as_int4(miss: Miss) -> None:
 
 
 @pytest.mark.parametrize(("spoil", "reason"), [
-    (as_int4, "It cannot be explored. Cast has a tensor of int4, of which ONNX packs two elements"),
+    (as_int4, "It cannot be explored. ONNX packs two int4 elements into a byte"),
     (lambda miss: raw_graph(miss, '{"opset": 99}'), "The service failed at it (KeyError)"),
     (lambda miss: raw_graph(miss, "[]"), "The service failed at it (TypeError)"),
     (lambda miss: raw_graph(miss, '{"inputs": ['), "The service failed at it (JSONDecodeError)"),
