@@ -235,8 +235,8 @@ def step_failing() -> Iterator[Cause]:
     for step, rows in aside.values_list("step").annotate(n=Count("pk")).order_by("step"):
         latest = list(aside.filter(step=step).order_by("-last_at", "-pk")[:ROWS_NAMED])
         text = wording.rows_set_aside(step, latest[0].said, rows=rows) if latest else ""
-        facts = {"step": step, "count": rows, "rows": {str(one.row): one.said for one in latest}}
-        yield Cause(f"rows:{step}", text, reverse("queues"), facts)
+        named = {str(one.row): one.said for one in latest}
+        yield Cause(f"rows:{step}", text, reverse("queues"), {"step": step, "count": rows, "rows": named})
 
 
 def spend() -> Iterator[Cause]:

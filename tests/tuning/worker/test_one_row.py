@@ -214,7 +214,12 @@ def test_an_artifact_that_cannot_be_built_again(
     ]
     monkeypatch.setattr(rebuilding, "_live", lambda: SimpleNamespace(values=lambda _: [a.pk for a in made]))
     seen: list[Artifact] = []
-    monkeypatch.setattr(rebuilding, loop, lambda artifact: seen.append(artifact) or True)
+
+    def see(artifact: Artifact) -> bool:
+        seen.append(artifact)
+        return True
+
+    monkeypatch.setattr(rebuilding, loop, see)
     breaks(rebuilding, loop, at=made[1])
     assert work() == 2 and seen == [made[0], made[2]]
     told_once(step)
