@@ -14,7 +14,6 @@ from django.db.models.functions import Now
 from catalog import failpoints
 from catalog.default_names import default_name
 from catalog.models import MissState
-from catalog.steps import reason_of
 from tuning.explore import scratch
 from tuning.explore.candidates import Yielding
 from tuning.explore.contest import contest
@@ -48,7 +47,7 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
             give_back()
 
     def fail(error: Exception) -> None:
-        claims.fail(claim, "".join(traceback.format_exception(error)), reason_of(error))
+        claims.fail(claim, "".join(traceback.format_exception(error)))
 
     return work_on(claim, work, give_back, fail)
 

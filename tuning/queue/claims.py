@@ -126,11 +126,10 @@ def release(claim: Claim, *, begun: bool) -> bool:
     return claim.row().update(**UNHELD, state=State.QUEUED, updated_at=Now(), **tries) == 1
 
 
-def fail(claim: Claim, error: str, said: str = "") -> None:
-    """A slice that broke: queued again, or dead when it had its tries. ``said``: what is told of the
-    error to who asked for the operator, where it is a trace."""
+def fail(claim: Claim, error: str) -> None:
+    """A slice that broke: queued again, or dead when it had its tries."""
     row = claim.load()
-    _requeue_or_bury(row, error, {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING}, said)
+    _requeue_or_bury(row, error, {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING})
 
 
 def sweep(owner_prefix: str = "", but_not: str = "") -> int:
@@ -159,7 +158,7 @@ def sweep(owner_prefix: str = "", but_not: str = "") -> int:
     return sum(each(SWEEPING, expired.defer("operator__graph")[:500], put_back))
 
 
-def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any], said: str = "") -> int:
+def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) -> int:
     """Compare-and-swap; the fence moves on, so that whoever held the row can write no more."""
     dead = row.tries >= row.max_tries
     values: dict[str, Any] = {
@@ -174,7 +173,7 @@ def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any], sa
     with transaction.atomic():
         changed = Exploration.objects.filter(**unchanged).update(**values)
         if changed and dead:
-            settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {said or error}")
+            settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {error}")
             tell_stage(row.pk)
     if changed:
         logger.warning("Exploration %s of %s: %s", row.pk, row.operator, error)
