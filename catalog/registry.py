@@ -32,6 +32,15 @@ def operator_fields(operator: identity.Operator) -> dict[str, object]:
     }
 
 
+def read_graph(graph: Any) -> identity.Operator | None:
+    """A row's graph; None for one that cannot be read here, since another version wrote it, say: whoever goes
+    over many operators goes on without it."""
+    try:
+        return identity.Operator.from_json(graph)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
 def register_operator(operator: identity.Operator) -> models.Operator:
     """The operator's row, made on its first sight."""
     row, _ = models.Operator.objects.get_or_create(key=operator.key, defaults=operator_fields(operator))

@@ -142,7 +142,7 @@ class DashboardConf:
         "",
         "names",
         "of alerts' rules that are not judged, separated by commas: `silent`, `failing`, `disturbed`, "
-        "`queue_old`, `hits_falling`, `regressed`, `new_failure`, `spend`, `spend_sudden`",
+        "`queue_old`, `hits_falling`, `regressed`, `new_failure`, `step_failing`, `spend`, `spend_sudden`",
         shown="every rule is on",
         read=_listed,
     )

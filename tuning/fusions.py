@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from catalog import models
+from catalog.registry import read_graph
 from opatlas.graph.fused import PlacedOperator
 from opatlas.graph.fusion.candidates import (
     MOST_CANDIDATES,
@@ -178,4 +179,5 @@ def _operators(keys: Sequence[str]) -> Iterator[tuple[str, Operator]]:
             keys[start : start + BATCH], field_name="key"
         )
         for key, row in rows.items():
-            yield key, Operator.from_json(row.graph)
+            if (operator := read_graph(row.graph)) is not None:
+                yield key, operator

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from django.db.models import QuerySet
 from django.db.models.functions import Now
@@ -17,6 +18,7 @@ from django.utils import timezone
 from catalog import models
 from catalog.best.seats import ScopedPlace
 from catalog.best.withdrawing import restore_places, set_aside
+from catalog.steps import each
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +45,14 @@ def unseat_damaged() -> int:
 
 def unseat(bests: QuerySet[models.Best], reason: str) -> int:
     """Take these seats away; how many. Where nothing is left the miss waits to be explored, and says why."""
-    rows = list(bests)
-    for best in rows:
-        place = ScopedPlace.of(best)
-        restore_places([place], {best.route}, f"{best.route}: {best.label[:120]}: {reason}")
-        if not models.Best.objects.filter(**place.key).exists():
-            _say_why(place, reason)
-    return len(rows)
+    return len(each("taking a damaged best's seat", bests, partial(_unseat, reason)))
+
+
+def _unseat(reason: str, best: models.Best) -> None:
+    place = ScopedPlace.of(best)
+    restore_places([place], {best.route}, f"{best.route}: {best.label[:120]}: {reason}")
+    if not models.Best.objects.filter(**place.key).exists():
+        _say_why(place, reason)
 
 
 def _say_why(place: ScopedPlace, reason: str) -> None:

@@ -18,6 +18,7 @@ from catalog.best.damage import damaged, mend, note_damage, unseat_damaged
 from catalog.best.vouching import public_keys
 from catalog.conf import conf
 from catalog.errors import StoreError
+from catalog.steps import each
 
 STEP_S = 0.5  # at most, of one step, but for an artifact that takes longer
 _BATCH = 50
@@ -93,6 +94,11 @@ def _due(after: int, until: int) -> Iterator[models.Artifact]:
 
 
 def _compare(artifact: models.Artifact, keys: dict[str, bytes]) -> None:
+    """One that cannot be compared holds up no other."""
+    each("comparing an artifact", [artifact], lambda row: _judge(row, keys), raises=(StoreError,))
+
+
+def _judge(artifact: models.Artifact, keys: dict[str, bytes]) -> None:
     reason = damage_of(artifact, keys)
     if reason and not artifact.damaged_at:
         note_damage(artifact, reason)

@@ -21,7 +21,7 @@ from catalog.best.stages import is_reached
 from catalog.best.vouching import find_damaged
 from catalog.charging import Payer, SpendLimit, Terms, charging
 from catalog.conf import MAX_WAIT_S, WAIT_POLL_S, conf
-from catalog.errors import NotFree, StoreError
+from catalog.errors import NotFree, RequestError, StoreError
 from catalog.lookup.misses import QUEUED, REFUSED, MissAnswer, Wanted, Where, record_misses, states_now
 from catalog.lookup.neighbours import NeighbourHit, find_neighbours
 from catalog.lookup.repeating import Answered, NamedRequest, keep_answer, kept_answer
@@ -31,6 +31,7 @@ from catalog.models import AnswerStage, MissState
 from catalog.signals import stage_awaited
 from catalog.usage.succession import asked_next
 from opatlas import identity
+from opatlas.errors import InvalidOperator
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ each hit is trusted."""
 
 PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""
+
+Graphs = Mapping[str, identity.Operator | None]
 
 _UNLOADABLE = "Implementations exist, but none of the kinds and versions that the request accepts."
 _GONE = (
@@ -360,10 +363,12 @@ def _miss(
         if ids.get(key) in have_bests and request.accepts is not None
     }
     graphs = {key: item.read_graph() for key, item in (missing | related).items() if key not in ids}
+    barred = _barred(request, graphs)
     wanted = [
         Wanted(key, item.calls, ids.get(key), graphs.get(key), related=item.key in related)
         for key, item in (missing | related).items()
         if key not in unloadable
+        and key not in barred
         and (key in ids or graphs[key] is not None)
         and not (key in related and ids.get(key) in have_bests)
     ]
@@ -377,9 +382,23 @@ def _miss(
         waited_until=waited_until,
     )
     answers = record_misses(wanted, where)
-    answers = unloadable | answers
+    answers = unloadable | barred | answers
     asked_for = {key: answer for key, answer in answers.items() if key in missing}
     return asked_for, {key: answer for key, answer in answers.items() if key in related}
+
+
+def _barred(request: LookupRequest, graphs: Graphs) -> dict[str, MissAnswer]:
+    """Of what is new: what nobody could ever measure, and becomes no miss. Asked for alone it is refused."""
+    found: dict[str, MissAnswer] = {}
+    for key, graph in graphs.items():
+        try:
+            if graph is not None:
+                identity.check_measurable(graph)
+        except InvalidOperator as error:
+            found[key] = MissAnswer(MissState.DISCARDED, str(error))
+    if found and len(request.operators) == 1 and not request.related:
+        raise RequestError(next(iter(found.values())).reason, where="operators[0].graph")
+    return found
 
 
 def _wait(request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissAnswer]) -> None:

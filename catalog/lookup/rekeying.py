@@ -8,10 +8,12 @@ from typing import Any
 from django.db import IntegrityError, models, transaction
 
 from catalog import choosing
+from catalog.errors import SystemFault
 from catalog.models import Best, Operator
 from catalog.registry import operator_fields
+from catalog.steps import reason_of
 from catalog.usage.closing import TALLIED
-from catalog.usage.draining import drain_journal
+from catalog.usage.draining import drain_journal, is_held_up
 from opatlas.errors import InvalidOperator
 from opatlas.identity.rekey import rekey
 
@@ -43,6 +45,8 @@ def rekey_operators() -> Rekeyed:
     were signed. Nobody should be asking meanwhile: the journal names rows, so it is drained first.
     """
     drain_journal()
+    if is_held_up():
+        raise SystemFault("The journal cannot be drained, and it names operators: see the alerts.")
     done = Rekeyed()
     for number in list(Operator.objects.order_by("pk").values_list("pk", flat=True)):
         with transaction.atomic():
@@ -51,6 +55,9 @@ def rekey_operators() -> Rekeyed:
                 operator = rekey(row.graph)
             except InvalidOperator as error:
                 done.refused.append((row.key, str(error)))
+                continue
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                done.refused.append((row.key, reason_of(error)))
                 continue
             if operator.key == row.key:
                 done.kept += 1

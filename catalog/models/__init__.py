@@ -23,6 +23,7 @@ from catalog.models.asked import (
     ModelOperator,
     StoredStructure,
 )
+from catalog.models.failing import StepFailure
 from catalog.models.known import (
     SAME_KEY,
     SHARED,

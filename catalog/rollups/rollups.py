@@ -16,6 +16,7 @@ from catalog.conf import conf
 from catalog.file_lock import only_one
 from catalog.models import STANDINGS, TRAFFIC, Rollup
 from catalog.rollups import standings, traffic_rollups
+from catalog.steps import step
 
 STANDINGS_EVERY_S = 10.0
 _LOCK = 0x0A7_1A5  # PostgreSQL's advisory locks are numbers
@@ -37,10 +38,12 @@ def keep_rollups_fresh() -> None:
     with _only_one() as alone:
         if not alone:
             return
-        if Rollup.is_due(TRAFFIC, 0.0):
-            _refresh_traffic()
-        if Rollup.is_due(STANDINGS, STANDINGS_EVERY_S):
-            _refresh_standings()
+        with step("rolling up traffic"):
+            if Rollup.is_due(TRAFFIC, 0.0):
+                _refresh_traffic()
+        with step("rolling up standings"):
+            if Rollup.is_due(STANDINGS, STANDINGS_EVERY_S):
+                _refresh_standings()
 
 
 def rebuild_rollups() -> None:

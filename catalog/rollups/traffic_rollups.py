@@ -19,6 +19,7 @@ from django.db.models.functions import TruncHour
 
 from catalog import failpoints, models
 from catalog.models import EVERYBODY, Grain
+from catalog.steps import each
 from catalog.usage import closing
 from catalog.usage.stale import mark_stale
 
@@ -50,16 +51,21 @@ def refresh() -> bool:
     for mark in marks:
         days[mark.hour.replace(hour=0)].append(mark.hour)
     operators: set[int] = set()
-    for day, hours in days.items():
-        _make_hours(hours)
+
+    def make(day: datetime) -> datetime:
+        _make_hours(days[day])
         _make_day(day)
-        asked = models.LookupTally.objects.filter(hour__in=hours)
+        asked = models.LookupTally.objects.filter(hour__in=days[day])
         operators.update(asked.values_list("operator_id", flat=True).distinct())
+        return day
+
+    made = set(each("rolling up a day", days, make))
     _make_totals(operators)
     for mark in marks:
-        # Marked again meanwhile: what was read may lack those rows.
-        models.StaleHour.objects.filter(pk=mark.pk, marks=mark.marks).delete()
-    return True
+        if mark.hour.replace(hour=0) in made:
+            # Marked again meanwhile: what was read may lack those rows.
+            models.StaleHour.objects.filter(pk=mark.pk, marks=mark.marks).delete()
+    return bool(made)
 
 
 def reuse() -> dict[str, dict[str, int]]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import Model
@@ -16,6 +17,7 @@ from django.utils import timezone
 from catalog import failpoints, models
 from catalog.conf import conf, journal_folder
 from catalog.file_lock import only_one
+from catalog.steps import LASTS, PASSING, each, held_back, note_failure, number_of
 from catalog.usage import closing, journal
 from catalog.usage.journal_line import JournalHit, JournalLine
 from catalog.usage.usage_rows import count, jobs_of, usages
@@ -23,6 +25,9 @@ from catalog.usage.usage_rows import count, jobs_of, usages
 logger = logging.getLogger(__name__)
 
 _LINES_PER_TRANSACTION = 200
+OF_SEGMENTS, OF_LINES = "draining a segment of the journal", "draining a line of the journal"
+SET_ASIDE = "set-aside"
+"""The folder, below the journal's, of lines that cannot become rows."""
 KEPT = timedelta(days=30)
 """Rows of segments that are closed: a client may repeat a report for a week."""
 
@@ -37,7 +42,9 @@ def drain_journal(limit: int = 1_000_000) -> int:
     with only_one(journal_folder() / "drain.lock") as may_drain:
         if not may_drain:
             return 0
-        for path in journal.segments():
+
+        def drain(path: Path) -> None:
+            nonlocal drained
             while drained < limit:
                 # Asked before reading: what a writer that is gone left behind is all there will be.
                 closed = journal.is_closed(path)
@@ -47,30 +54,90 @@ def drain_journal(limit: int = 1_000_000) -> int:
                     if closed:
                         _finish(path)
                     break
+
+        each(OF_SEGMENTS, journal.segments(), drain)
     return drained
 
 
+def is_held_up() -> bool:
+    """Whether a segment could not be drained, and is tried again later."""
+    return held_back(OF_SEGMENTS).exists()
+
+
 def _drain_some(path: Path, most: int, closed: bool) -> int:
+    """The next lines of one segment, without one that cannot be saved; gives how many it went over."""
+    try:
+        return _drain_together(path, most, closed)
+    except Exception as error:
+        if isinstance(error, PASSING):
+            raise
+        if most == 1:
+            return _leave_out(path, error)
+        logger.warning("journal %s: %d lines cannot be saved together (%s).", path.name, most, error)
+        return _drain_some(path, most // 2, closed)
+
+
+def _leave_out(path: Path, error: Exception) -> int:
+    """Go past the next line, which is kept aside, once it has failed a few times: what fails with every line
+    must not set all of them aside. Until then the error is raised."""
+    row, _ = models.JournalSegment.objects.get_or_create(node=conf().node, segment=path.name)
+    failed = number_of(f"{path.name}:{row.drained_bytes}")
+    if note_failure(OF_LINES, error, failed, for_good=True) < LASTS:
+        raise error
+    with transaction.atomic():
+        row = models.JournalSegment.objects.select_for_update().get(pk=row.pk)
+        with path.open("rb") as reader:
+            reader.seek(row.drained_bytes)
+            raw = reader.readline()
+        _keep_aside(path, row.drained_bytes, raw, error)
+        models.JournalSegment.objects.filter(pk=row.pk).update(drained_bytes=row.drained_bytes + len(raw))
+    return 1
+
+
+def _keep_aside(path: Path, start: int, raw: bytes, error: Exception) -> None:
+    """A line that becomes no rows, in a file that nobody drains: who runs the service is told."""
+    folder = journal_folder() / SET_ASIDE
+    logger.error("journal %s: the line at byte %d is set aside in %s: %r", path.name, start, folder, error)
+    folder.mkdir(exist_ok=True)
+    with (folder / path.name).open("ab") as kept:
+        kept.write(raw)
+    note_failure(OF_LINES, error, number_of(f"{path.name}:{start}"), for_good=True)
+
+
+def _drain_together(path: Path, most: int, closed: bool) -> int:
     """One transaction: the next lines of one segment; gives how many lines it went over."""
     with transaction.atomic():
         row, _ = models.JournalSegment.objects.get_or_create(node=conf().node, segment=path.name)
         row = models.JournalSegment.objects.select_for_update().get(pk=row.pk)
-        lines, end, gone_over = _read(path, row.drained_bytes, most, closed)
-        if gone_over == 0:
+        read = _read(path, row.drained_bytes, most, closed)
+        if read.gone_over == 0:
             return 0
-        _save(row, lines, end)
-        row.drained_bytes = end
+        _save(row, read.lines, read.end)
+        for start, raw, error in read.unreadable:
+            _keep_aside(path, start, raw, error)
+        row.drained_bytes = read.end
         row.save(update_fields=["drained_bytes"])
         failpoints.at("draining")
-    return gone_over
+    return read.gone_over
 
 
-def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[JournalLine], int, int]:
-    """Whole lines from ``start``: those that can be read, the position after them, and how many there were.
+class ReadLines(NamedTuple):
+    """Lines that can be read, those that cannot (where each begins, itself, and why), the position after all
+    of them, and how many there were."""
+
+    lines: list[JournalLine]
+    unreadable: list[tuple[int, bytes, Exception]]
+    end: int
+    gone_over: int
+
+
+def _read(path: Path, start: int, most: int, closed: bool) -> ReadLines:
+    """Whole lines from ``start``.
 
     A last line without its end is still being written, or, in a closed file, was never answered.
     """
     lines: list[JournalLine] = []
+    unreadable: list[tuple[int, bytes, Exception]] = []
     gone_over = 0
     with path.open("rb") as reader:
         reader.seek(start)
@@ -82,21 +149,13 @@ def _read(path: Path, start: int, most: int, closed: bool) -> tuple[list[Journal
                     "journal %s: the torn last line at byte %d was never answered", path.name, start
                 )
             else:
-                line = _parse(start, raw)
-                if line is None:
-                    logger.error("journal %s: the line at byte %d cannot be read", path.name, start)
-                else:
-                    lines.append(line)
+                try:
+                    lines.append(JournalLine.of_entry(start, json.loads(raw)))
+                except (ValueError, KeyError, TypeError, OverflowError) as error:
+                    unreadable.append((start, raw, error))
             start += len(raw)
             gone_over += 1
-    return lines, start, gone_over
-
-
-def _parse(offset: int, raw: bytes) -> JournalLine | None:
-    try:
-        return JournalLine.of_entry(offset, json.loads(raw))
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return None
+    return ReadLines(lines, unreadable, start, gone_over)
 
 
 def _finish(path: Path) -> None:

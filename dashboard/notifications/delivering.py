@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
+from catalog.steps import PASSING, each, step
 from dashboard.notifications.channels.base import Errand, HandingOver, Sending
 from dashboard.notifications.channels.outcome import SendResult, retry_in
 from dashboard.notifications.channels.registry import CHANNELS
@@ -33,6 +34,8 @@ MESSAGES_AT_A_TIME = 50
 
 SENT_AT_A_TIME = 9  # errands: one of all mails, one of each push
 
+WRITING = "writing a message"
+
 KEPT = timedelta(days=90)
 FORGET_EVERY = timedelta(hours=1)
 _forgotten_at: datetime | None = None
@@ -42,9 +45,12 @@ def deliver(budget_s: float = BUDGET_S) -> int:
     """Send every message that is due; gives how many have arrived. May be killed anywhere: at worst a mail
     or a push is sent again, under the same name."""
     now = database_now()
-    bundle(now)
-    _forget_now_and_then(now)
-    handed = sum(_hand_over(one, now) for one in CHANNELS.values() if isinstance(one, HandingOver))
+    with step("bundling messages"):
+        bundle(now)
+    with step("forgetting old messages"):
+        _forget_now_and_then(now)
+    handing = {one.name: one for one in CHANNELS.values() if isinstance(one, HandingOver)}
+    handed = sum(each("handing messages over", handing, lambda name: _hand_over(handing[name], now)))
     return handed + _send(now, time.monotonic() + budget_s)
 
 
@@ -52,7 +58,7 @@ def _hand_over(channel: HandingOver, now: datetime) -> int:
     """Into the channel's own queue, in one transaction with our own mark."""
     arrived = 0
     claimed = {message.pk: message for message in _claim(channel.name, now)}
-    for letter in letters(list(claimed.values())):
+    for letter in _letters(list(claimed.values()), now):
         message = claimed[letter.message_id]
         try:
             with transaction.atomic():
@@ -72,17 +78,53 @@ def _send(now: datetime, until: float) -> int:
     channels = [one for one in CHANNELS.values() if isinstance(one, Sending)]
     claimed = {message.pk: message for one in channels for message in _claim(one.name, now)}
     ready: dict[str, list[Letter]] = {one.name: [] for one in channels}
-    for letter in letters(list(claimed.values())):
+    for letter in _letters(list(claimed.values()), now):
         if letter.lines:
             ready[claimed[letter.message_id].channel].append(letter)
         else:
             _end(claimed[letter.message_id], SendResult(dropped=True), now)
-    errands = [errand for one in channels if ready[one.name] for errand in one.errands(ready[one.name])]
-    arrived = 0
-    for number, outcome in _outcomes(errands, until).items():
-        _end(claimed[number], outcome, now)
-        arrived += outcome.ok
-    return arrived
+
+    def undone(letter: Letter, reason: str) -> None:
+        _end(claimed[letter.message_id], SendResult(error=reason), now)
+
+    errands = [errand for one in channels for errand in _errands(one, ready[one.name], undone)]
+    outcomes = _outcomes(errands, until)
+
+    def end(number: int) -> bool:
+        _end(claimed[number], outcomes[number], now)
+        return outcomes[number].ok
+
+    return sum(each("ending a message", outcomes, end))
+
+
+def _letters(messages: Sequence[NotificationMessage], now: datetime) -> list[Letter]:
+    """All together; where that fails one by one, and who cannot be written has had a try."""
+    try:
+        return letters(messages)
+    except Exception as error:
+        if isinstance(error, PASSING):
+            raise
+        logger.warning("Messages could not be written together (%s): one by one.", error)
+
+    def undone(message: NotificationMessage, reason: str) -> None:
+        _end(message, SendResult(error=reason), now)
+
+    return [one for found in each(WRITING, messages, lambda one: letters([one]), undone) for one in found]
+
+
+def _errands(channel: Sending, ready: list[Letter], undone: Callable[[Letter, str], None]) -> list[Errand]:
+    """As :func:`_letters`, of one channel."""
+    if not ready:
+        return []
+    try:
+        return channel.errands(ready)
+    except Exception as error:
+        if isinstance(error, PASSING):
+            raise
+        logger.warning("Messages by %s could not be prepared together (%s).", channel.name, error)
+    return [
+        one for found in each(WRITING, ready, lambda one: channel.errands([one]), undone) for one in found
+    ]
 
 
 def _outcomes(errands: Sequence[Errand], until: float) -> dict[int, SendResult]:

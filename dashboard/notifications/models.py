@@ -38,6 +38,7 @@ class Happening(models.TextChoices):
     HITS_FALLING = "hits_falling", "The hit rate falls"
     REGRESSED = "regressed", "A best became slower"
     NEW_FAILURE = "new_failure", "Something fails for a new cause"
+    STEP_FAILING = "step_failing", "A step of the service fails"
     SPEND = "spend", "Credit ends soon"
     SPEND_SUDDEN = "spend_sudden", "Spending rises suddenly"
     TEST = "test", "A test message"
@@ -54,6 +55,7 @@ OF_SERVICE = (
     Happening.HITS_FALLING,
     Happening.REGRESSED,
     Happening.NEW_FAILURE,
+    Happening.STEP_FAILING,
 )
 """Those of the service itself."""
 
@@ -110,6 +112,7 @@ class Subscription(models.Model):
     on_hits_falling = models.BooleanField(default=False, db_default=False)
     on_regressed = models.BooleanField(default=False, db_default=False)
     on_new_failure = models.BooleanField(default=False, db_default=False)
+    on_step_failing = models.BooleanField(default=False, db_default=False)
     on_spend = models.BooleanField(default=False, db_default=False)
     on_spend_sudden = models.BooleanField(default=False, db_default=False)
     told_by = models.JSONField(default=_by_page)  # names of channels (``channels.registry``)

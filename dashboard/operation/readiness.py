@@ -1,6 +1,7 @@
 """Whether this process can serve: each thing it needs, tried for real.
 
 A broker that is away only degrades: lookups are answered, misses are kept, and the leader rings again later.
+So does periodic work that fails: a load balancer that took every web node away for it would stop the lookups.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from catalog import steps
 from catalog.conf import conf, journal_folder
 from tuning.conf import conf as tuning_conf
 from tuning.queue.clock import database_now
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_S = 2.0
 MOST_SKEW_S = 5.0
+STEPS_NAMED = 5
 _MIGRATIONS_KEPT_S = 30.0
 
 
@@ -131,6 +134,13 @@ def _broker() -> None:
         broker.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S, interval_start=0.1)
 
 
+def _steps() -> None:
+    """Periodic work: who leads, or the courier, notes what fails again and again."""
+    failing = list(steps.lasting().order_by("step").values_list("step", flat=True)[:STEPS_NAMED])
+    if failing:
+        raise NotReady(f"What fails again and again: {', '.join(failing)}. The alerts say why.")
+
+
 CHECKS: tuple[tuple[str, bool, Callable[[], None]], ...] = (
     ("database", True, _database),
     ("migrations", True, _migrations),
@@ -138,4 +148,5 @@ CHECKS: tuple[tuple[str, bool, Callable[[], None]], ...] = (
     ("journal", True, lambda: _writable(journal_folder(), "journal")),
     ("artifacts", True, lambda: _writable(conf().store, "artifact store")),
     ("broker", False, _broker),
+    ("steps", False, _steps),
 )

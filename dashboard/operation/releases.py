@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
@@ -88,6 +89,15 @@ def _begun() -> datetime:
     return timezone.now()
 
 
+def _versions(routes: Any) -> dict[str, str]:
+    """What a worker's row says of its libraries; nothing where that cannot be read here."""
+    try:
+        named = [facts.get("versions", {}).items() for facts in routes.values()]
+        return {name: str(version) for versions in named for name, version in versions}
+    except (AttributeError, TypeError, ValueError):
+        return {}
+
+
 def _running() -> Iterator[Running]:
     yield Running("", None, _begun(), {SERVICE: version_of_service()})
     # Of several workers of a place the youngest says what runs there.
@@ -96,10 +106,5 @@ def _running() -> Iterator[Running]:
     youngest = {(host, target): (at, routes) for host, target, at, routes in
                 alive.order_by("started_at", "pk").values_list(*columns)}  # fmt: skip
     for (host, target), (at, routes) in sorted(youngest.items()):
-        versions = {
-            name: str(version)
-            for facts in routes.values()
-            for name, version in facts.get("versions", {}).items()
-        }
-        if versions:
+        if versions := _versions(routes):
             yield Running(host, target, at, versions)

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from catalog.best.artifacts import file_path
 from catalog.models import Artifact, Implementation, SignIn
+from catalog.steps import each, step
 from dashboard.conf import conf
 from dashboard.notifications.models import Alert, Happening
 from dashboard.operation.models import RetentionMark
@@ -31,9 +32,13 @@ GRACE = timedelta(days=1)
 
 def forget_by_rule() -> None:
     """One batch of everything."""
-    forget_sessions()
-    forget_trial_logs()
-    forget_unreferenced()
+    for name, forget in (
+        ("forgetting sessions", forget_sessions),
+        ("forgetting trials' logs", forget_trial_logs),
+        ("forgetting artifacts of nothing", forget_unreferenced),
+    ):
+        with step(name):
+            forget()
 
 
 def forget_sessions() -> int:
@@ -63,7 +68,7 @@ def forget_unreferenced() -> int:
     )
     used = Implementation.objects.filter(artifact__in=numbers).values("artifact")
     gone = Artifact.objects.filter(pk__in=numbers, created_at__lt=before).exclude(pk__in=used)
-    forgotten = sum(_forget(row) for row in gone)
+    forgotten = sum(each("forgetting an artifact of nothing", gone, _forget))
     _move(mark, max(numbers, default=0))  # from the beginning again, once all were gone over
     return forgotten
 

@@ -19,6 +19,7 @@ from django.db import DatabaseError, close_old_connections
 from django.utils.module_loading import import_string
 
 from catalog import alive
+from catalog.steps import step
 from dashboard.operation.chores import Logbook
 from tuning.models import Lease
 from tuning.queue.leases import Holder
@@ -37,6 +38,11 @@ class Chore:
     call: str
     every_s: float
 
+    @property
+    def name(self) -> str:
+        """As alerts call it."""
+        return self.call.rpartition(".")[2].replace("_", " ")
+
 
 CHORES = (
     Chore("catalog.rollups.rollups.keep_rollups_fresh", 2.0),
@@ -49,6 +55,7 @@ CHORES = (
     Chore("catalog.lookup.repeating.forget_old_answers", 600.0),
     Chore("catalog.lookup.recalls.forget_old_recalls", 10.0),
     Chore("catalog.usage.draining.forget_old_segments", 3600.0),
+    Chore("catalog.steps.forget_old_failures", 600.0),
     Chore("catalog.usage.closing.keep_by_rule", 10.0),
     Chore("dashboard.billing.agreements.forget_old_agreements", 3600.0),
     Chore("catalog.usage.succession.forget_old_successions", 3600.0),
@@ -112,14 +119,10 @@ class Courier:
         for chore, call in self._calls:
             if self.stop.is_set() or time.monotonic() < self._due_at[chore]:
                 continue
-            began, error = time.monotonic(), ""
-            self._got_on_at = began
-            try:
+            began = self._got_on_at = time.monotonic()
+            with step(f"the chore {chore.name}") as done:
                 call()
-            except Exception as failure:
-                logger.exception("The chore %s failed.", chore.call)
-                error = f"{type(failure).__name__}: {failure}"
-            self._logbook.note(chore.call, time.monotonic() - began, error)
+            self._logbook.note(chore.call, time.monotonic() - began, done.error)
             # Counted from its end: a slow chore leaves room for the others.
             self._due_at[chore] = time.monotonic() + chore.every_s
             self._holder.hold()

@@ -19,6 +19,7 @@ from django.db.models import Count, Min, Q
 from django.db.models.functions import Now
 
 from catalog import failpoints
+from catalog.steps import PASSING, each, note_failure, reason_of, step
 from dashboard.webhooks import clock, endpoints, guard, signing
 from dashboard.webhooks.bodies import body_for
 from dashboard.webhooks.models import BodyForm, Delivery, DeliveryState, Message
@@ -59,16 +60,18 @@ class Deliverer:
     def round(self) -> int:
         """Claim and begin; returns how many."""
         self._under_way = {one for one in self._under_way if not one.done()}
-        begun = 0
-        for pk in _due(AT_ONCE - len(self._under_way)):
-            fence = claim(pk)
-            if fence is not None:
-                self._under_way.add(self._pool.submit(_send, pk, fence))
-                begun += 1
+        begun = sum(each("beginning a delivery", _due(AT_ONCE - len(self._under_way)), self._begin))
         if time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + _FORGET_EVERY_S
-            forget_old()
+            with step("forgetting old deliveries"):
+                forget_old()
         return begun
+
+    def _begin(self, pk: int) -> bool:
+        fence = claim(pk)
+        if fence is not None:
+            self._under_way.add(self._pool.submit(_send, pk, fence))
+        return fence is not None
 
     def wait(self, timeout_s: float) -> None:
         wait(self._under_way, timeout_s)
@@ -137,11 +140,25 @@ def _send(pk: int, fence: int) -> None:
             pk, fence = held
             endpoint = _sent(pk, fence)
             held = _next_of(endpoint) if endpoint is not None and time.monotonic() < until else None
-    except Exception:
-        # The claim runs out and it is tried again.
+    except Exception as error:
         logger.exception("Delivery %s could not be made.", pk)
+        _note_try(pk, fence, error)
     finally:
         connection.close()
+
+
+def _note_try(pk: int, fence: int, error: Exception) -> None:
+    """It was our fault, and counts as a try: else it would be made again every minute for ever. Where that
+    cannot be written down either the claim runs out."""
+    try:
+        if isinstance(error, PASSING):
+            return
+        note_failure("making a delivery", error, pk)
+        delivery = Delivery.objects.select_related("endpoint", "message").filter(pk=pk, fence=fence).first()
+        if delivery is not None:
+            record(delivery, guard.Reply(None, reason_of(error)))
+    except Exception:
+        logger.exception("The try of delivery %s could not be written down.", pk)
 
 
 def _sent(pk: int, fence: int) -> int | None:

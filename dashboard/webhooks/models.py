@@ -25,6 +25,7 @@ class EventType(models.TextChoices):
     HITS_FALLING = "hits.falling"
     BEST_REGRESSED = "best.regressed"
     FAILURE_NEW = "failure.new"
+    STEP_FAILING = "step.failing"
     CREDIT_LOW = "credit.low"
     SPENDING_SUDDEN = "spending.sudden"
     ALERT_ACKNOWLEDGED = "alert.acknowledged"
@@ -43,6 +44,7 @@ ALERTS = (
     EventType.HITS_FALLING,
     EventType.BEST_REGRESSED,
     EventType.FAILURE_NEW,
+    EventType.STEP_FAILING,
     EventType.CREDIT_LOW,
     EventType.SPENDING_SUDDEN,
 )

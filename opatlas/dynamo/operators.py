@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 
 from opatlas.errors import InvalidOperator
 from opatlas.graph.aten import CallRecord, CannotMap, TensorArgument, map_aten
-from opatlas.identity import Operator, canonicalise
+from opatlas.identity import Operator, canonicalise, check_measurable
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,7 @@ def _read(
     try:
         mapped = map_aten(CallRecord(op, inputs, listed))
         canonical = canonicalise(mapped.model, mapped.constants, mapped.strides)
+        check_measurable(canonical.operator)
     except (CannotMap, InvalidOperator) as error:
         return str(error)
     position = {id(one): at for at, one in enumerate(inputs)}

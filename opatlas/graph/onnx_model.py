@@ -14,7 +14,7 @@ from opatlas.errors import InvalidOperator
 from opatlas.graph.propagate import propagate
 from opatlas.graph.read import MAX_MODEL_BYTES, nodes_inside, read_onnx
 from opatlas.graph.walk import Walk
-from opatlas.identity import Operator, canonicalise
+from opatlas.identity import Operator, canonicalise, check_measurable
 from opatlas.identity.canonical import Canonical
 
 MAX_SHAPING_ELEMENTS = 1024
@@ -94,7 +94,9 @@ def canonical_node(walk: Walk, node: onnx.NodeProto, known: KnownNodes) -> Canon
     signature = model.SerializeToString(deterministic=True) + repr(constants).encode()
     if signature not in known:
         try:
-            known[signature] = canonicalise(model, const=constants)
+            found = canonicalise(model, const=constants)
+            check_measurable(found.operator)
+            known[signature] = found
         except InvalidOperator as error:
             known[signature] = f"{node.op_type}: {error}"
     return known[signature]

@@ -11,7 +11,7 @@ from opatlas.lazy import names_of
 
 if TYPE_CHECKING:
     from opatlas.identity.canonical import Canonical, canonicalise
-    from opatlas.identity.cost import Description, check_fits, describe
+    from opatlas.identity.cost import Description, check_fits, check_measurable, describe
     from opatlas.identity.onnx_form import to_onnx
     from opatlas.identity.operator import OPSET, Node, Operator, Value
     from opatlas.identity.parse import parse_canonical, parse_operator
@@ -24,7 +24,7 @@ __getattr__ = names_of(
     __name__,
     {
         "canonical": ("Canonical", "canonicalise"),
-        "cost": ("Description", "check_fits", "describe"),
+        "cost": ("Description", "check_fits", "check_measurable", "describe"),
         "onnx_form": ("to_onnx",),
         "operator": ("OPSET", "Node", "Operator", "Value"),
         "parse": ("parse_canonical", "parse_operator"),
@@ -46,6 +46,7 @@ __all__ = [
     "Value",
     "canonicalise",
     "check_fits",
+    "check_measurable",
     "check_setting",
     "compiler_flags",
     "default_setting",

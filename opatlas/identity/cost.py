@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from opatlas.errors import InvalidOperator
-from opatlas.identity.dtypes import bits
+from opatlas.identity.dtypes import PACKED, bits
 from opatlas.identity.operator import Node, Operator, Value
 from opatlas.identity.operator_types import TYPES
 from opatlas.identity.strides import storage_elements
@@ -57,6 +57,17 @@ def check_fits(operator: Operator, memory_bytes: int) -> None:
             f"The operator needs {_gigabytes(need)} to be checked; "
             f"the machine has {_gigabytes(memory_bytes)}."
         )
+
+
+def check_measurable(operator: Operator) -> None:
+    """Refuse an operator with tensors that no kernel can be given. Raises :class:`InvalidOperator`."""
+    for value in (*(operator.inputs[i] for i in operator.tensor_inputs), *operator.output_values):
+        if value.dtype in PACKED:
+            raise InvalidOperator(
+                f"ONNX packs two {value.dtype} elements into a byte, and no implementation of an operator "
+                "with such a tensor can be measured here: leave it to the framework that runs the model, or "
+                "ask for it in another element type."
+            )
 
 
 def _gigabytes(count: float) -> str:

@@ -38,6 +38,9 @@ CODES: dict[str, int] = {
 
 NAMES: dict[int, str] = {code: name for name, code in CODES.items()}
 
+PACKED = frozenset({"int4", "uint4", "float4_e2m1fn"})
+"""Types of which ONNX packs two elements into a byte: there is no array of them to give to a kernel."""
+
 FLOATS = frozenset(name for name in CODES if "float" in name)
 
 _NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -52,7 +55,7 @@ def numpy_dtype(name: str) -> np.dtype:
 @cache
 def bits(name: str) -> int:
     """Bits that one element takes in memory as ONNX packs it (4 for ``int4``)."""
-    return 4 if name in {"int4", "uint4", "float4_e2m1fn"} else 8 * numpy_dtype(name).itemsize
+    return 4 if name in PACKED else 8 * numpy_dtype(name).itemsize
 
 
 def item_bytes(name: str) -> int:

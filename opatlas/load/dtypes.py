@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from opatlas.errors import LoadError
-from opatlas.identity.dtypes import CODES
+from opatlas.identity.dtypes import CODES, PACKED
 from opatlas.identity.dtypes import numpy_dtype as known_dtype
 
-ONNX_NUMBER = {name: code for name, code in CODES.items() if not name.endswith(("int4", "e2m1fn"))}
-"""``TensorProto.DataType`` of every type that a kernel can be given (packed 4-bit types have no array)."""
+ONNX_NUMBER = {name: code for name, code in CODES.items() if name not in PACKED}
+"""``TensorProto.DataType`` of every type that a kernel can be given."""
 
 EXTENSION_TYPES = frozenset(name for name in ONNX_NUMBER if name.startswith(("bfloat16", "float8")))
 """Types that NumPy has only through ``ml_dtypes``."""

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -31,6 +32,7 @@ from catalog.models import (
     Target,
 )
 from catalog.registry import register_environment
+from catalog.steps import each
 from opatlas.errors import CallerError
 from tuning.conf import conf
 from tuning.environments.known import brought
@@ -233,21 +235,25 @@ def follow_workers() -> int:
     after_s = conf().declare_after_s
     if after_s < 0:
         return 0
+    served = Worker.objects.filter(stopped_at=None).values_list("target", flat=True).distinct()
+    return sum(each("following a target's workers", list(served), partial(_follow, after_s)))
+
+
+def _follow(after_s: float, target_id: int) -> int:
     now, done = time.monotonic(), 0
+    alive = [brought(worker.routes) for worker in live_workers(target_id)]
     found = DeclaredEnvironment.objects.select_related("target", "environment")
-    for target_id in Worker.objects.filter(stopped_at=None).values_list("target", flat=True).distinct():
-        alive = [brought(worker.routes) for worker in live_workers(target_id)]
-        for row in found.filter(target=target_id):
-            offers = Counter(theirs[row.route] for theirs in alive if row.route in theirs)
-            key = (target_id, row.route)
-            if not offers or row.environment.digest in offers:
-                _missing_since.pop(key, None)
-                continue
-            if now - _missing_since.setdefault(key, now) < after_s:
-                continue
+    for row in found.filter(target=target_id):
+        offers = Counter(theirs[row.route] for theirs in alive if row.route in theirs)
+        key = (target_id, row.route)
+        if not offers or row.environment.digest in offers:
             _missing_since.pop(key, None)
-            most_brought = min(offers, key=lambda digest: (-offers[digest], digest))
-            why = "the service: no live worker brings the one before"
-            with suppress(NotDeclared):  # it went between the two looks
-                done += declare_known(row.target, row.route, most_brought, why) is not None
+            continue
+        if now - _missing_since.setdefault(key, now) < after_s:
+            continue
+        _missing_since.pop(key, None)
+        most_brought = min(offers, key=lambda digest: (-offers[digest], digest))
+        why = "the service: no live worker brings the one before"
+        with suppress(NotDeclared):  # it went between the two looks
+            done += declare_known(row.target, row.route, most_brought, why) is not None
     return done

@@ -22,9 +22,14 @@ from tuning.queue.promote import live_workers
 
 
 def brought(routes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Route → digest of the environment that a worker (its row's ``routes``) brings; what it lacks aside."""
+    """Route → digest of the environment that a worker (its row's ``routes``) brings; what it lacks aside, and
+    what a worker of another version writes that cannot be read here."""
     return {
-        name: digest_of(facts.get("versions", {})) for name, facts in routes.items() if facts.get("available")
+        name: digest_of(versions)
+        for name, facts in (routes.items() if isinstance(routes, Mapping) else ())
+        if isinstance(facts, Mapping)
+        and facts.get("available")
+        and isinstance(versions := facts.get("versions", {}), Mapping)
     }
 
 

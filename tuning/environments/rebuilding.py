@@ -12,12 +12,14 @@ from django.db.models import QuerySet
 
 from catalog.best.damage import asked_for, give_up
 from catalog.models import SAME_KEY, Artifact, Implementation
+from catalog.steps import each, held_back
 from tuning.environments.revalidation import ENDED
 from tuning.models import Exploration
 from tuning.queue.rounds import ask_for_round, exploration_of
 from tuning.routes.base import Candidate
 
 _MOST = 50
+ASKING, SETTLING = "asking for an artifact's rebuild", "settling an artifact's rebuild"
 
 
 def damaged_candidates(row: Exploration, route: str) -> Iterator[Candidate]:
@@ -28,24 +30,30 @@ def damaged_candidates(row: Exploration, route: str) -> Iterator[Candidate]:
 
 def ask_for_rebuilds() -> int:
     """A round for each place of what was found damaged since; returns how many artifacts."""
-    found = list(Artifact.objects.filter(damaged_at__isnull=False, rebuild_asked_at=None)[:_MOST])
-    for made in _live().filter(artifact__in=found).select_related("artifact", "target"):
+    found = Artifact.objects.filter(damaged_at__isnull=False, rebuild_asked_at=None)
+    found = found.exclude(pk__in=held_back(ASKING))
+    return len(each(ASKING, found[:_MOST], _ask_for_rebuild))
+
+
+def _ask_for_rebuild(artifact: Artifact) -> None:
+    for made in _live().filter(artifact=artifact).select_related("artifact", "target"):
         row = exploration_of(made, made.target.capability, made.created_at)
         ask_for_round(Exploration.objects.filter(pk=row.pk), [made.route], made.artifact.damaged_reason)
-    asked_for(found)
-    return len(found)
+    asked_for([artifact])
 
 
 def settle_rebuilds() -> int:
     """Give up on what its round has not made whole again; returns how many artifacts."""
     asked = Artifact.objects.filter(damaged_at__isnull=False, rebuild_asked_at__isnull=False)
-    live = asked.filter(pk__in=_live().values("artifact"))
-    given_up = 0
-    for artifact in live.order_by("rebuild_asked_at")[:_MOST]:
-        if not any(map(_is_open, _live().filter(artifact=artifact))):
-            give_up(artifact)
-            given_up += 1
-    return given_up
+    live = asked.filter(pk__in=_live().values("artifact")).exclude(pk__in=held_back(SETTLING))
+    return sum(each(SETTLING, live.order_by("rebuild_asked_at")[:_MOST], _settle_rebuild))
+
+
+def _settle_rebuild(artifact: Artifact) -> bool:
+    ended = not any(map(_is_open, _live().filter(artifact=artifact)))
+    if ended:
+        give_up(artifact)
+    return ended
 
 
 def _live() -> QuerySet[Implementation]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, When, Window
 from django.db.models.functions import Now, RowNumber
@@ -13,6 +14,7 @@ from catalog import choosing
 from catalog.best.seats import ScopedPlace
 from catalog.best.withdrawing import restore_places
 from catalog.models import Best, Measurement
+from catalog.steps import each, held_back
 from opatlas.evidence import Ratios
 from tuning.models import Exploration, Revalidated, Revalidation, RevalidationVerdict, State, Trial
 from tuning.queue.rounds import ask_for_round
@@ -20,6 +22,7 @@ from tuning.routes.base import Candidate
 
 ENDED = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)
 _MOST = 500
+JUDGING = "judging what was measured again"
 
 
 def held_candidates(row: Exploration, route: str) -> Iterator[Candidate]:
@@ -40,17 +43,22 @@ def settle() -> int:
     environment (its worker was told too late) says nothing: it is asked for again.
     """
     open_ones = list(Revalidation.objects.filter(finished_at=None).select_related("after", "target"))
-    settled = 0
-    for row in open_ones:
-        waiting = row.bests.filter(verdict=RevalidationVerdict.WAITING).select_related(
-            "exploration", "implementation"
-        )
-        ended = waiting.filter(exploration__state__in=ENDED)
-        for one in ended[:_MOST]:
-            settled += _settle(row, one)
-        if not waiting.exists():
-            Revalidation.objects.filter(pk=row.pk, finished_at=None).update(finished_at=Now())
+    return sum(each("settling a re-validation", open_ones, _settle_ended))
+
+
+def _settle_ended(row: Revalidation) -> int:
+    waiting = row.bests.filter(verdict=RevalidationVerdict.WAITING)
+    ended = waiting.filter(exploration__state__in=ENDED).exclude(pk__in=held_back(JUDGING))
+    ended = ended.select_related("exploration", "implementation")
+    settled = sum(each(JUDGING, ended[:_MOST], partial(_settle, row), _unjudged))
+    if not waiting.exists():
+        Revalidation.objects.filter(pk=row.pk, finished_at=None).update(finished_at=Now())
     return settled
+
+
+def _unjudged(one: Revalidated, reason: str) -> None:
+    """It is served on as it was."""
+    _judge(one, RevalidationVerdict.FAILED, None, f"It could not be judged: served as it was. {reason}")
 
 
 def _settle(row: Revalidation, one: Revalidated) -> bool:

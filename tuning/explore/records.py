@@ -13,8 +13,7 @@ from pathlib import Path
 from django.db.models import QuerySet
 
 from catalog.models import SHARED
-from catalog.registry import digest_of
-from opatlas.identity import Operator
+from catalog.registry import digest_of, read_graph
 from tuning.explore.results import Tried
 from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.outcome import Outcome, Status
@@ -101,9 +100,8 @@ def neighbours_records(
     for _, (operator, setting) in nearest:
         best = rows.filter(operator_id=operator, setting_id=setting).select_related("operator")
         for row in best.order_by("time_us", "pk")[:of_each]:
-            found.append(
-                SearchRecord(row.record, row.time_us, sizes_of(Operator.from_json(row.operator.graph)))
-            )
+            if (other := read_graph(row.operator.graph)) is not None:
+                found.append(SearchRecord(row.record, row.time_us, sizes_of(other)))
     return found
 
 

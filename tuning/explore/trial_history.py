@@ -17,6 +17,7 @@ from django.db.models import Q, QuerySet
 
 from catalog.models import SHARED, Best, Target
 from catalog.models import Operator as OperatorRow
+from catalog.registry import read_graph
 from opatlas.identity import Operator, Setting
 from opatlas.noise import SLOWER_RATIO
 from tuning.explore.odds import (
@@ -68,7 +69,8 @@ def winners_nearby(row: Exploration) -> list[tuple[str, str]]:
     family, here = family_of(operator, setting), features_of(operator, setting)
     found: list[tuple[float, tuple[str, str]]] = []
     for graph, route, label in _graphs_nearby(row):
-        other = Operator.from_json(graph)
+        if (other := read_graph(graph)) is None:
+            continue
         far = distance(here, features_of(other, setting))
         if far <= FURTHEST and family_of(other, setting) == family:
             found.append((far, (route, label)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db import transaction
@@ -10,9 +12,12 @@ from django.db.models import Min
 from django.utils import timezone
 
 from catalog.models import Rollup
+from catalog.steps import PASSING, each
 from tuning.conf import conf
 from tuning.failures.grouping import FAILURES, note_failures
 from tuning.models import FailureGroup, Trial
+
+logger = logging.getLogger(__name__)
 
 NAME = "failures before groups"
 STEP = 2000
@@ -39,9 +44,21 @@ def group_backlog() -> int:
         found = list(
             rows.select_related("exploration").defer("log_tail", "candidate", "device").order_by("pk")
         )
-        note_failures(found)
+        _note_all(found)
         Rollup.note(NAME, begun, position=upto, last=facts["last"])
     return len(found)
+
+
+def _note_all(trials: Sequence[Trial]) -> None:
+    """Together; where that fails one by one, and a trial that cannot be counted is left out."""
+    try:
+        with transaction.atomic():
+            note_failures(trials)
+    except PASSING:
+        raise
+    except Exception as error:
+        logger.warning("Failed trials could not be counted together (%s): one by one.", error)
+        each("counting a failed trial", trials, lambda one: note_failures([one]), lambda row, reason: None)
 
 
 def _ungrouped() -> dict[str, int]:

@@ -13,7 +13,7 @@ import onnx
 from opatlas.errors import InvalidModel, InvalidOperator
 from opatlas.graph.aten import CallRecord, CannotMap, map_aten, read_record
 from opatlas.graph.onnx_model import Extracted, Extraction
-from opatlas.identity import OPSET, Operator, canonicalise, parse_operator
+from opatlas.identity import OPSET, Operator, canonicalise, check_measurable, parse_operator
 from tuning.graph.benchmarks import to_aten
 
 MAX_RECORDS = 200_000
@@ -84,9 +84,12 @@ def map_record(record: CallRecord) -> Operator:
     """The canonical operator of one record. Raises :class:`CannotMap` with the reason."""
     try:
         if record.op.startswith("onnx."):
-            return parse_operator(_onnx_document(record))
-        mapped = map_aten(record if record.op.startswith("aten") else to_aten(record))
-        return canonicalise(mapped.model, mapped.constants, mapped.strides).operator
+            operator = parse_operator(_onnx_document(record))
+        else:
+            mapped = map_aten(record if record.op.startswith("aten") else to_aten(record))
+            operator = canonicalise(mapped.model, mapped.constants, mapped.strides).operator
+        check_measurable(operator)
+        return operator
     except InvalidOperator as error:
         raise CannotMap(f"{record.op.removesuffix('.default')}: {error}") from None
 

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Now
 
+from catalog.steps import first_that_works, held_back
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelTry, TryStatus
 from tuning.queue.claims import EVERYTHING
 from tuning.queue.held import UNHELD, HeldRow, take
@@ -17,6 +18,7 @@ from tuning.queue.held import UNHELD, HeldRow, take
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 3
+CLAIMING = "claiming a kernel's evaluation"
 WHOSE = "version__kernel__organisation"
 """Of an evaluation: the organisation whose share of the workers it takes."""
 
@@ -40,15 +42,17 @@ def claim(owner: str, target_id: int, of: Q = EVERYTHING) -> EvaluationClaim | N
     """Take the oldest evaluation that waits for this target (``of``: of some organisation); None when there
     is none."""
     needed = ("pk", "fence", "state", "version", "worker", "doing", "started_at")
-    for row in waiting(target_id).filter(of).only(*needed)[:5]:
+    rows = waiting(target_id).filter(of).exclude(pk__in=held_back(CLAIMING)).only(*needed)
+
+    def claimed(row: KernelEvaluation) -> EvaluationClaim | None:
         begun: dict[str, Any] = {"tries": F("tries") + 1, "doing": "claimed", "started_at": Now()}
         with transaction.atomic():
             fence = take(row, owner, worker=owner[:100], **begun)
             if fence and row.state == EvaluationState.RUNNING:
                 _keep_silent(row)
-        if fence:
-            return EvaluationClaim(row.pk, fence)
-    return None
+        return EvaluationClaim(row.pk, fence) if fence else None
+
+    return first_that_works(CLAIMING, rows[:5], claimed)
 
 
 def keep_try(row: KernelEvaluation, fence: int, **columns: Any) -> KernelTry:

@@ -8,7 +8,8 @@ from typing import Any
 from django.db.models.functions import Now
 
 from catalog.models import SHARED, Target
-from catalog.registry import register_setting
+from catalog.registry import read_graph, register_setting
+from catalog.steps import each, held_back
 from opatlas import identity
 from tuning.doorbell.bell import bell
 from tuning.kernels.models import EvaluationState, KernelEvaluation, KernelVersion, VersionState
@@ -17,6 +18,7 @@ from tuning.routes.manual.matching import parse_pattern
 from tuning.routes.manual.submitted import runs_on
 
 MOST_EVALUATIONS = 3
+PLANNING = "planning a kernel's evaluations"
 _MOST_LOOKED_AT = 20_000  # explorations, the most called first
 
 WAITS = (
@@ -36,7 +38,8 @@ def matching_explorations(version: KernelVersion) -> Iterator[Exploration]:
     pattern = parse_pattern(version.pattern)
     rows = Exploration.objects.filter(operator__op_type__in=[_shown(op) for op in pattern.ops])
     for row in rows.select_related("operator", "target").order_by("-calls", "pk").iterator(chunk_size=200):
-        if not pattern.refuses(identity.Operator.from_json(row.operator.graph)):
+        operator = read_graph(row.operator.graph)
+        if operator is not None and not pattern.refuses(operator):
             yield row
 
 
@@ -62,7 +65,8 @@ def plan_waiting() -> int:
     waiting = KernelVersion.objects.filter(
         state=VersionState.SUBMITTED, evaluations=None, explorations_seen__lt=newest
     )
-    return sum(plan(version) > 0 for version in waiting[:50])
+    waiting = waiting.exclude(pk__in=held_back(PLANNING))
+    return sum(each(PLANNING, waiting[:50], lambda version: plan(version) > 0))
 
 
 def ring_for(version: KernelVersion) -> None:

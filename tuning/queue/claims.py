@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 
 from catalog import failpoints
 from catalog.models import Best, Miss, MissState
+from catalog.steps import each, held_back
 from tuning.conf import conf
 from tuning.models import Exploration, Stage, State
 from tuning.queue.clock import now_in
@@ -33,6 +34,7 @@ ORDER = ("stage", "priority", "opened", "-worth", "asked_at", "pk")
 asked first."""
 
 EVERYTHING = Q()
+SWEEPING = "putting back an exploration"
 
 PACK_MOST = 8
 """However short: their leases are renewed one by one."""
@@ -142,16 +144,18 @@ def sweep(owner_prefix: str = "", but_not: str = "") -> int:
         expired = expired.filter(lease_owner__startswith=owner_prefix).exclude(lease_owner=but_not)
     else:
         expired = expired.filter(lease_expires_at__lt=Now())
-    swept = 0
-    for row in expired.select_related("operator")[:500]:
+
+    def put_back(row: Exploration) -> int:
         doing = f" while {row.doing}" if row.doing else ""
         error = f"Worker {row.lease_owner} fell silent{doing} (try {row.tries} of {row.max_tries})."
         unchanged: dict[str, Any] = {"pk": row.pk, "fence": row.fence, "state": State.RUNNING}
         if not owner_prefix:
             unchanged["lease_expires_at__lt"] = Now()  # it may have been renewed since we looked
         failpoints.at("sweeping", exploration_id=row.pk, fence=row.fence)
-        swept += _requeue_or_bury(row, error, unchanged)
-    return swept
+        return _requeue_or_bury(row, error, unchanged)
+
+    expired = expired.exclude(pk__in=held_back(SWEEPING)).select_related("operator")
+    return sum(each(SWEEPING, expired.defer("operator__graph")[:500], put_back))
 
 
 def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) -> int:

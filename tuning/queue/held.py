@@ -114,6 +114,12 @@ def work_on(
             fail(error)
         except StaleLease:
             return False
+        except DATABASE_GONE:
+            raise
+        except Exception:
+            # Its lease runs out, and whoever sweeps counts the try: others' work goes on meanwhile.
+            logger.exception("%s broke, and that could not be written down.", held)
+            return False
     return True
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import time
 from collections import defaultdict
@@ -10,12 +12,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Expression, Q
-from django.db.models.functions import Now
+from django.db.models import Expression, Q, TextField
+from django.db.models.functions import Cast, Now
 from django.utils import timezone
 
 from catalog.models import Best, Miss, MissState, Target
-from opatlas.identity import Operator
+from catalog.models import Operator as OperatorRow
+from catalog.steps import each, held_back, is_away
+from opatlas.identity import Operator, check_measurable
 from tuning.conf import conf
 from tuning.measure.specimen import needed_bytes
 from tuning.models import Exploration, Pause, Stage, State, Worker
@@ -26,11 +30,16 @@ from tuning.queue.reached import tell_stage
 from tuning.queue.rounds import AFRESH
 from tuning.queue.waits import Newcomer, backlog_s, first_results_s
 
+logger = logging.getLogger(__name__)
+
 MEMORY_SHARE = 0.5
 """Share of a worker's memory that one operator's measurement may take (``Laboratory.bench`` refuses more)."""
 
 _GAINS_FOR_S = 60.0
 _gains: tuple[float, dict[str, float]] = (-math.inf, {})
+
+DECIDING, OF_TARGETS = "deciding about misses", "deciding about a target's misses"
+"""Whose rows that failed are misses, and targets."""
 
 LIVE = (State.QUEUED, State.RUNNING, State.PAUSED)
 
@@ -46,16 +55,16 @@ def promote_misses(limit: int = 500, *, postponed: bool = False) -> int:
     worth_looking = Q(target__served_until__gt=Now()) | Q(reason="")
     misses = list(
         Miss.objects.filter(worth_looking, state__in=states)
+        .exclude(pk__in=held_back(DECIDING))
+        .exclude(target__in=held_back(OF_TARGETS))
         .select_related("operator", "target", "api_key", "job")
+        .defer("operator__graph")  # one that cannot be read must not keep the others from being read
         .order_by("related", "first_asked_at", "pk")[:limit]
     )
-    promoted = 0
-    by_target: dict[int, list[Miss]] = defaultdict(list)
+    by_target: dict[Target, list[Miss]] = defaultdict(list)
     for miss in misses:
-        by_target[miss.target_id].append(miss)
-    for rows in by_target.values():
-        promoted += _decide_for_target(rows[0].target, rows)
-    return promoted
+        by_target[miss.target].append(miss)
+    return sum(each(OF_TARGETS, by_target, lambda target: _decide_for_target(target, by_target[target])))
 
 
 def situation_of(target: Target) -> Situation:
@@ -97,13 +106,9 @@ def gains_by_type() -> dict[str, float]:
     return _gains[1]
 
 
-def ask_of(miss: Miss) -> Ask:
-    """A miss as the decider sees it."""
-    return replace(quick_ask_of(miss), peak_bytes=needed_bytes(Operator.from_json(miss.operator.graph)))
-
-
 def quick_ask_of(miss: Miss) -> Ask:
-    """The same without its memory: all that its worth depends on, and no graph is read."""
+    """A miss as the decider sees it, without its memory: all that its worth depends on, and no graph is
+    read."""
     now = timezone.now()
     return Ask(
         op_type=miss.operator.op_type,
@@ -118,15 +123,38 @@ def quick_ask_of(miss: Miss) -> Ask:
 
 
 def _decide_for_target(target: Target, misses: Sequence[Miss]) -> int:
-    situation = situation_of(target)
-    promote: list[tuple[Miss, Decision]] = []
-    for miss in misses:
-        decision = decide(ask_of(miss), situation)
+    situation, graphs = situation_of(target), _graphs_of(misses)
+
+    def decided(miss: Miss) -> tuple[Miss, Decision] | None:
+        operator = Operator.from_json(json.loads(graphs[miss.operator_id]))
+        check_measurable(operator)
+        decision = decide(replace(quick_ask_of(miss), peak_bytes=needed_bytes(operator)), situation)
         if decision.verdict == "promote":
-            promote.append((miss, decision))
-        else:
-            _set_aside(miss, decision)
-    return promote_decided(promote)
+            return miss, decision
+        _set_aside(miss, decision)
+        return None
+
+    promote = [one for one in each(DECIDING, misses, decided, _give_up) if one is not None]
+    try:
+        with transaction.atomic():
+            return promote_decided(promote)
+    except Exception as error:
+        if is_away(error):
+            raise
+        logger.warning("Misses could not be promoted together (%s): one by one.", error)
+    decisions = dict(promote)
+    return sum(each(DECIDING, decisions, lambda miss: promote_decided([(miss, decisions[miss])]), _give_up))
+
+
+def _graphs_of(misses: Sequence[Miss]) -> dict[int, str]:
+    """Operator → its graph as the text that is kept: each is read by itself."""
+    rows = OperatorRow.objects.filter(pk__in={miss.operator_id for miss in misses})
+    return dict(rows.values_list("pk", Cast("graph", TextField())))
+
+
+def _give_up(miss: Miss, reason: str) -> None:
+    """It is not tried again by itself; whoever asks for it reads why."""
+    _set_aside(miss, Decision("discard", 0.0, reason=f"It cannot be explored. {reason}"))
 
 
 def _set_aside(miss: Miss, decision: Decision) -> None:
@@ -256,16 +284,18 @@ def reweigh_asked_again(within_s: float) -> int:
     """Follow misses that were asked for again after their promotion: more calls, or somebody who waits."""
     since = timezone.now() - timedelta(seconds=within_s)
     asked = list(
-        Miss.objects.filter(state=MissState.PROMOTED, last_asked_at__gt=since).select_related(
-            "operator", "target"
-        )[:500]
+        Miss.objects.filter(state=MissState.PROMOTED, last_asked_at__gt=since)
+        .select_related("operator", "target")
+        .defer("operator__graph")[:500]
     )
     misses = {_key(miss): miss for miss in asked}
-    changed = 0
-    for row in _explorations_of(asked):
+
+    def follow(row: Exploration) -> bool:
         miss = misses[_key(row)]
-        ask = ask_of(miss)
-        if row.calls != miss.calls or row.priority > priority_of(ask):
-            reweigh(row, worth_of_miss_us(ask, gains_by_type()), priority_of(ask), miss.calls)
-            changed += 1
-    return changed
+        ask = quick_ask_of(miss)
+        priority = priority_of(ask)
+        if changed := row.calls != miss.calls or row.priority > priority:
+            reweigh(row, worth_of_miss_us(ask, gains_by_type()), priority, miss.calls)
+        return changed
+
+    return sum(each("weighing again", _explorations_of(asked), follow))

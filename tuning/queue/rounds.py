@@ -16,6 +16,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from catalog.models import ScopedKey
+from catalog.steps import each, held_back
 from tuning.doorbell.bell import bell
 from tuning.models import Exploration, Stage, State, Trial
 from tuning.queue.reached import BEGINS_AGAIN, tell_stage_of
@@ -39,6 +40,7 @@ AFRESH = {
 """Columns of an exploration that begins another round: anywhere, or from its first stage with every route."""
 
 _BATCH = 500
+BEGINNING = "beginning an exploration's round"
 
 
 def exploration_of(row: ScopedKey, capability: str, asked_at: datetime) -> Exploration:
@@ -80,19 +82,20 @@ def ask_for_round(rows: QuerySet[Exploration], routes: Iterable[str], reason: st
 def begin_rounds(limit: int = 500) -> int:
     """Put ended explorations that are asked for a further round back into their queues."""
     rows = Exploration.objects.filter(state__in=BEGINS_AGAIN).exclude(pending_routes="")
-    begun = 0
-    for row in rows.only("pk", "pending_routes", "fence", "state")[:limit]:
-        # What is asked for in the meantime stays: only what was read is taken.
-        begun += Exploration.objects.filter(
-            pk=row.pk, state=row.state, fence=row.fence, pending_routes=row.pending_routes
-        ).update(
-            **NEW_ROUND,
-            stage=_first_stage(row),
-            routes=row.pending_routes,
-            pending_routes="",
-            updated_at=Now(),
-        )
-    return begun
+    rows = rows.exclude(pk__in=held_back(BEGINNING)).only("pk", "pending_routes", "fence", "state")
+    return sum(each(BEGINNING, rows[:limit], _begin_round))
+
+
+def _begin_round(row: Exploration) -> int:
+    # What is asked for in the meantime stays: only what was read is taken.
+    read = {"state": row.state, "fence": row.fence, "pending_routes": row.pending_routes}
+    return Exploration.objects.filter(pk=row.pk, **read).update(
+        **NEW_ROUND,
+        stage=_first_stage(row),
+        routes=row.pending_routes,
+        pending_routes="",
+        updated_at=Now(),
+    )
 
 
 def _first_stage(row: Exploration) -> Stage:

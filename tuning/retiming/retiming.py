@@ -6,6 +6,7 @@ By ``manage.py retime_bests`` for a service, by the contest for its own catalogu
 from __future__ import annotations
 
 import hashlib
+import logging
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,12 +19,16 @@ from django.utils import timezone
 
 from catalog.errors import StoreError, UnvouchedArtifact
 from catalog.models import SHARED, Best, Implementation, Purpose
+from catalog.steps import reason_of
 from opatlas.identity import Operator, Setting, Target
 from tuning.explore.results import artifact_from_catalogue
 from tuning.measure.laboratory import SUBMITTED, Bench, Laboratory, Limits
+from tuning.queue.clock import DATABASE_GONE
 from tuning.retiming.holding import Retimed
 from tuning.routes import registry
 from tuning.routes.base import BuiltArtifact, Candidate, Route
+
+logger = logging.getLogger(__name__)
 
 LIMITS = Limits(run_s=60.0)
 
@@ -78,6 +83,11 @@ class Retimer:
             return Retimed(**known, **self._again(best))
         except CannotBeTimed as why:
             return Retimed(**known, reason=str(why))
+        except DATABASE_GONE:
+            raise
+        except Exception as error:
+            logger.exception("A best could not be timed again: %s", best)
+            return Retimed(**known, reason=reason_of(error))
 
     def _again(self, best: Best) -> dict[str, Any]:
         operator = Operator.from_json(best.operator.graph)

@@ -13,6 +13,7 @@ from catalog.charging import charging
 from catalog.lookup.lookups import is_served
 from catalog.lookup.neighbours import find_neighbours
 from catalog.models import Best, Miss, MissState
+from catalog.registry import read_graph
 from opatlas import identity
 from tuning.models import Exploration
 from tuning.queue.rates import rates
@@ -216,11 +217,11 @@ def _alike(asked: ExplainRequest) -> list[NearEntry]:
         .select_related("target", "setting", "operator")
         .order_by("-pk")[:LOOKED_AT]
     )
-    apart = {
-        row.pk: distance(sizes, features_of(identity.Operator.from_json(row.operator.graph), setting))
-        for row in rows
-    }
-    near = sorted(rows, key=lambda row: (apart[row.pk], row.pk))[:COMPARED]
+    others = {row.pk: read_graph(row.operator.graph) for row in rows}
+    apart = {pk: distance(sizes, features_of(one, setting)) for pk, one in others.items() if one is not None}
+    near = sorted((row for row in rows if row.pk in apart), key=lambda row: (apart[row.pk], row.pk))[
+        :COMPARED
+    ]
     found = [(row, _differences("operator", document, row.operator.graph)) for row in near]
     found.sort(key=lambda one: (len(one[1]), apart[one[0].pk], one[0].pk))
     return [_near_row(row, differs) for row, differs in found[:NEIGHBOURS]]

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from catalog.models import EVERYBODY, OperatorTotal, Rollup
 from catalog.models import Operator as OperatorRow
+from catalog.registry import read_graph
 from catalog.viewing import Viewer
 from opatlas.identity import Operator
 from tuning.failures.reasons import reason_of
@@ -122,10 +123,8 @@ def _read(operators: Sequence[int]) -> Iterator[tuple[int, list[Kind]]]:
     for start in range(0, len(operators), _BATCH):
         rows = OperatorRow.objects.filter(pk__in=operators[start : start + _BATCH])
         for pk, graph in rows.values_list("pk", "graph"):
-            try:
-                yield pk, kinds_of(Operator.from_json(graph))
-            except (AttributeError, LookupError, TypeError, ValueError):
-                continue  # an invented one (bench/seed), or one of another canonical form
+            if (operator := read_graph(graph)) is not None:
+                yield pk, kinds_of(operator)
 
 
 def _name(tenant: str) -> str:

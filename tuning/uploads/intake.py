@@ -14,6 +14,7 @@ from catalog import failpoints, models
 from catalog.conf import WAIT_POLL_S
 from catalog.errors import QuotaUsed, RequestError
 from catalog.lookup.lookups import may_wait
+from catalog.steps import each
 from tuning.conf import conf
 from tuning.doorbell.bell import bell
 from tuning.graph.apart import content_sha256
@@ -110,8 +111,7 @@ def sweep() -> None:
     )
     if numbers := storage.kept():
         wanted = set(Upload.objects.filter(pk__in=numbers, state__in=OPEN).values_list("pk", flat=True))
-        for number in set(numbers) - wanted:
-            storage.remove(number)
+        each("removing an upload's bytes", set(numbers) - wanted, storage.remove)
 
 
 def _receiving(number: int) -> QuerySet[Upload]:

@@ -18,6 +18,8 @@ from tuning.explore import scratch
 from tuning.explore.results import artifact_from_catalogue
 from tuning.explore.workshop import Workshop
 from tuning.measure.reading import CodeListing
+from tuning.queue.clock import DATABASE_GONE
+from tuning.queue.held import Stopping
 
 logger = logging.getLogger(__name__)
 
@@ -76,3 +78,8 @@ def _listed(workshop: Workshop, row: Implementation) -> CodeListing:
     except OSError as error:
         logger.warning("The machine code of %s is not read: %s", row, error)
         return CodeListing(why_not="there was no room to copy its artifact")
+    except (Stopping, *DATABASE_GONE):
+        raise
+    except Exception:
+        logger.exception("The machine code of %s is not read.", row)
+        return CodeListing(why_not="the service failed to read it")

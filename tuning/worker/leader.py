@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from catalog import failpoints
+from catalog.steps import step
 from catalog.usage.draining import drain_journal
 from tuning.conf import conf
 from tuning.doorbell.bell import bell
@@ -39,27 +41,40 @@ _rarely_at = 0.0
 
 
 def tick(owner: str) -> bool:
-    """Do what is due, if this worker leads; False where another one does. Cheap when nothing happens."""
+    """Do what is due, if this worker leads; False where another one does. Cheap when nothing happens. A step
+    that fails is noted, and the next one goes on."""
     global _rarely_at
     if not lead(owner):
         return False
     failpoints.at("leading")
-    claims.sweep()
     rarely = time.monotonic() - _rarely_at > RARELY_S
-    promote_misses(postponed=rarely)
-    begin_rounds()
-    settle()
-    drain_journal(JOURNAL_LINES)
     if rarely:
         _rarely_at = time.monotonic()
-        reweigh_asked_again(within_s=RARELY_S * 3)
-        follow_workers()
-        settle_rebuilds()
-        ask_for_rebuilds()
-        sweep_uploads()
-        Worker.objects.filter(last_seen_at__lt=timezone.now() - FORGET_WORKERS).delete()
-    bell.ring(idle_with_work())
+    for name, work in _due(rarely):
+        with step(name):
+            work()
     return True
+
+
+def _due(rarely: bool) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The steps of a round, with what alerts call them; ``rarely``: those for what changes slowly too."""
+    yield "putting back what silent workers held", claims.sweep
+    yield "promoting misses", lambda: promote_misses(postponed=rarely)
+    yield "beginning further rounds", begin_rounds
+    yield "settling re-validations", settle
+    yield "draining the journal", lambda: drain_journal(JOURNAL_LINES)
+    if rarely:
+        yield "weighing again what was asked again", lambda: reweigh_asked_again(within_s=RARELY_S * 3)
+        yield "following workers' environments", follow_workers
+        yield "settling rebuilds", settle_rebuilds
+        yield "asking for rebuilds", ask_for_rebuilds
+        yield "sweeping uploads", sweep_uploads
+        yield "forgetting workers", _forget_workers
+    yield "ringing idle workers", lambda: bell.ring(idle_with_work())
+
+
+def _forget_workers() -> None:
+    Worker.objects.filter(last_seen_at__lt=timezone.now() - FORGET_WORKERS).delete()
 
 
 def lead(owner: str) -> bool:

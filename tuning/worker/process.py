@@ -29,6 +29,7 @@ from catalog.conf import conf as catalog_conf
 from catalog.context import added_log_fields
 from catalog.models import Target as TargetRow
 from catalog.registry import register_target
+from catalog.steps import step
 from opatlas.conf import Misconfigured
 from opatlas.identity import Operator, Setting, Target, detect_target
 from opatlas.identity.place.cuda import NoDevice, detect_gpus
@@ -113,6 +114,9 @@ def _routes_for(kind: str) -> tuple[Route, ...]:
 
 DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
 DISK_PAUSE_S = 5.0  # before a worker whose disk is full tries again
+LEFT_OUT_S = 60.0  # of work whose turn failed
+ENDS_A_RUN = (Stopping, DiskFull, *DATABASE_GONE)
+"""What is no failure of what is being done."""
 PART = "worker"  # of a process, as who watches it knows it
 LEADER_S = 300.0
 """The longest that a round of the leader's thread may take: a worker in which it hangs gives no more signs of
@@ -136,6 +140,7 @@ class WorkerProcess:
         self._doing = ""
         self._led_at = time.monotonic()  # when the leader's thread last began a round, leading or not
         self._environments: dict[str, str] = {}  # route → digest of what it is here
+        self._left_out: dict[WorkTurn, float] = {}  # until when, on this process's clock
         self._proofs = Proofs(self.home, self._tell_routes, needed=tools.prove is not None)
 
     def start(self) -> None:
@@ -156,21 +161,16 @@ class WorkerProcess:
         """Claim and explore until nothing is left that this worker can do; returns how many slices ran."""
         slices = 0
         try:
-            self._warm_up()
-            while not stopping.is_asked():
-                close_old_connections()
-                promote_misses()
-                begin_rounds()
-                plan_waiting()
-                if (turn := self._next_turn()) is not None:
-                    if turn.work == Work.CONTEST:  # its opening tries nothing by a route that nobody proved
-                        self._prove_routes(SLOW, self._first_result_waits)
-                    slices += self._take(turn)
-                    if turn.work != Work.FIRST:  # after one of those the next is waited for
-                        self._code.step(self._workshop())
-                elif not self._prove_routes(() if slices or self._revalidates() else SLOW):
-                    self._read_code()
-                    break
+            with step("exploring", raises=ENDS_A_RUN):
+                self._warm_up()
+                while not stopping.is_asked():
+                    close_old_connections()
+                    _see_to_queues()
+                    if (turn := self._next_turn()) is not None:
+                        slices += self._take_turn(turn)
+                    elif not self._prove_routes(() if slices or self._revalidates() else SLOW):
+                        self._read_code()
+                        break
         except Stopping:
             logger.info("Told to stop: claims given back.")
         except DATABASE_GONE as error:
@@ -213,7 +213,24 @@ class WorkerProcess:
 
     def _next_turn(self) -> WorkTurn | None:
         measures = not (self._paused() or self._unwell())
-        return turns.turn_for(self.target_row.pk, self._reach(), measures=measures)
+        now = time.monotonic()
+        left_out = [turn for turn, until in self._left_out.items() if now < until]
+        return turns.turn_for(self.target_row.pk, self._reach(), measures=measures, but_not=left_out)
+
+    def _take_turn(self, turn: WorkTurn) -> int:
+        """Do what has its turn. One that fails is left out for a while: others have theirs."""
+        slices = -1
+        with step(f"taking a turn: {turn.work.name.lower()}", raises=ENDS_A_RUN):
+            if turn.work == Work.CONTEST:  # its opening tries nothing by a route that nobody proved
+                self._prove_routes(SLOW, self._first_result_waits)
+            slices = self._take(turn)
+        if slices < 0:
+            self._left_out[turn] = time.monotonic() + LEFT_OUT_S
+            return 0
+        if turn.work != Work.FIRST:  # after one of those the next is waited for
+            with step("reading machine code", raises=ENDS_A_RUN):
+                self._code.step(self._workshop())
+        return slices
 
     def _take(self, turn: WorkTurn) -> int:
         """Claim what has its turn, and do it; returns how many slices ran."""
@@ -430,28 +447,38 @@ class WorkerProcess:
                     _kill_descendants()
             if now - beaten >= conf().worker_beat_s:
                 beaten = now
-                self._quietly(self._beat)
+                self._quietly("giving signs of life", self._beat)
 
     def _lead(self) -> None:
         while not self._ended.wait(conf().tick_s):
             self._led_at = time.monotonic()
             if not stopping.is_asked():
-                self._quietly(lambda: leader.tick(self.owner))
+                self._quietly("the leader's round", lambda: leader.tick(self.owner))
 
-    def _quietly(self, work: Callable[[], object]) -> None:
+    def _quietly(self, name: str, work: Callable[[], object]) -> None:
         """Periodic work outlives a database that fails for a while."""
         try:
             close_old_connections()
-            work()
+            with step(name):
+                work()
         except DatabaseError as error:
             logger.warning("The database failed (%s); trying again.", error)
-        except Exception:
-            logger.exception("Periodic work broke; trying again.")
 
     def _end_now(self, why: str) -> None:
         logger.warning("%s: ending at once.", why)
         _kill_descendants()
         os._exit(1)
+
+
+def _see_to_queues() -> None:
+    """What the leader does too, so that nothing waits for its next round."""
+    for name, work in (
+        ("promoting misses", promote_misses),
+        ("beginning further rounds", begin_rounds),
+        ("planning kernels' evaluations", plan_waiting),
+    ):
+        with step(name):
+            work()
 
 
 def _kill_descendants() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,11 @@ def waiting(target_id: int, reach: Q, *, measures: bool = True) -> list[WorkTurn
     return found
 
 
-def turn_for(target_id: int, reach: Q, *, measures: bool = True) -> WorkTurn | None:
+def turn_for(
+    target_id: int, reach: Q, *, measures: bool = True, but_not: Collection[WorkTurn] = ()
+) -> WorkTurn | None:
     """What comes next; None where nothing waits."""
-    found = waiting(target_id, reach, measures=measures)
+    found = [one for one in waiting(target_id, reach, measures=measures) if one not in but_not]
     return next_turn(found, shares({one.organisation for one in found})) if found else None
 
 

@@ -12,7 +12,8 @@ from django.db.models import Count, Min, Sum
 from django.urls import reverse
 from django.utils import timezone
 
-from catalog.models import EVERYBODY, SHARED, BestChange, Grain, TrafficSlot
+from catalog import steps
+from catalog.models import EVERYBODY, SHARED, BestChange, Grain, StepFailure, TrafficSlot
 from dashboard.billing import sudden
 from dashboard.billing.accounts import limit_micros
 from dashboard.billing.models import Account, Kind, LedgerDay
@@ -36,6 +37,7 @@ NEW_AT_ONCE = 20
 LOOKUPS_LATELY, LOOKUPS_BEFORE = 100, 1000
 """So few say nothing of a hit rate."""
 
+ROWS_NAMED = 10
 SPENT_DAYS = 3
 EVERYTHING = "*"
 
@@ -221,6 +223,22 @@ def new_failure() -> Iterator[Cause]:
         yield Cause(str(row.pk), text, reverse("failure", args=[row.pk]), facts, owner)
 
 
+def step_failing() -> Iterator[Cause]:
+    """Periodic work that fails, and rows that it had to leave aside."""
+    now = timezone.now()
+    for one in steps.lasting().order_by("step"):
+        for_s = (now - one.first_at).total_seconds()
+        text = wording.step_failing(one.step, one.said, failures=one.failures, for_s=for_s)
+        facts = {"step": one.step, "said": one.said, "since": one.first_at.isoformat()}
+        yield Cause(one.step, text, reverse("queues"), facts)
+    aside = StepFailure.objects.exclude(row=0)
+    for step, rows in aside.values_list("step").annotate(n=Count("pk")).order_by("step"):
+        latest = list(aside.filter(step=step).order_by("-last_at", "-pk")[:ROWS_NAMED])
+        text = wording.rows_set_aside(step, latest[0].said, rows=rows) if latest else ""
+        named = {str(one.row): one.said for one in latest}
+        yield Cause(f"rows:{step}", text, reverse("queues"), {"step": step, "count": rows, "rows": named})
+
+
 def spend() -> Iterator[Cause]:
     """Organisations whose credit ends soon, by what they were charged in the last days."""
     now = timezone.now()
@@ -286,6 +304,7 @@ def rules() -> tuple[AlertRule, ...]:
         AlertRule(Happening.HITS_FALLING, Severity.WARNING, 600, hits_falling),
         AlertRule(Happening.REGRESSED, Severity.WARNING, 60, regressed),
         AlertRule(Happening.NEW_FAILURE, Severity.INFO, 60, new_failure),
+        AlertRule(Happening.STEP_FAILING, Severity.ERROR, 60, step_failing),
         AlertRule(Happening.SPEND, Severity.WARNING, 600, spend),
         AlertRule(Happening.SPEND_SUDDEN, Severity.WARNING, 600, spend_sudden),
     )

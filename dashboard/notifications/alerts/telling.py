@@ -22,6 +22,7 @@ EVENT_TYPES = {
     Happening.HITS_FALLING: "hits.falling",
     Happening.REGRESSED: "best.regressed",
     Happening.NEW_FAILURE: "failure.new",
+    Happening.STEP_FAILING: "step.failing",
     Happening.SPEND: "credit.low",
     Happening.SPEND_SUDDEN: "spending.sudden",
 }

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from catalog.steps import each, step
 from dashboard.notifications.alerts.causes import AlertRule, Cause, rules
 from dashboard.notifications.alerts.telling import note
 from dashboard.notifications.models import Alert, AlertState, Deed
 from tuning.queue.clock import database_now
-
-logger = logging.getLogger(__name__)
 
 SEEN_EVERY = timedelta(minutes=1)
 """How often it is written down that a cause lasts: an idle service hardly writes."""
@@ -25,10 +23,8 @@ FLAPPING_WITHIN = timedelta(days=1)
 def watch() -> None:
     """Judge every rule once. One that fails is logged and leaves its alerts as they are; the others go on."""
     for rule in rules():
-        try:
+        with step(f"judging the alert rule {rule.name.replace('_', ' ')}"):
             judge(rule, rule.causes())
-        except Exception:
-            logger.exception("The alert rule %s could not be judged.", rule.name)
 
 
 def judge(rule: AlertRule, causes: Iterable[Cause]) -> None:
@@ -38,14 +34,16 @@ def judge(rule: AlertRule, causes: Iterable[Cause]) -> None:
         now = database_now()
         open_ones = Alert.objects.select_for_update().filter(rule=rule.name, ended_at=None)
         followed = {alert.cause: alert for alert in open_ones}
-        for name, cause in found.items():
+
+        def tell(name: str) -> None:
             if name in followed:
-                _go_on(followed[name], cause, now)
+                _go_on(followed[name], found[name], now)
             else:
-                _fire(rule, name, cause, now)
-        for name, alert in followed.items():
-            if name not in found:
-                _miss(rule, alert, now)
+                _fire(rule, name, found[name], now)
+
+        each("telling of an alert's cause", found, tell)
+        gone = [alert for name, alert in followed.items() if name not in found]
+        each("ending an alert", gone, lambda alert: _miss(rule, alert, now))
 
 
 def _fire(rule: AlertRule, name: str, cause: Cause, now: datetime) -> None:

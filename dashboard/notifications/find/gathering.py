@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
 from django.db import transaction
 
+from catalog.steps import PASSING, each, step
+from dashboard.notifications.events import Event
 from dashboard.notifications.find import cursors
 from dashboard.notifications.find.matching import Matcher
 from dashboard.notifications.find.notify import notify
@@ -31,11 +34,25 @@ def gather(budget_s: float = BUDGET_S) -> int:
     until = time.monotonic() + budget_s
     told = 0
     for source in SOURCES:
-        try:
+        with step(f"gathering notifications of {source.name.replace('_', ' ')}"):
             told += _drain(source, until)
-        except Exception:
-            logger.exception("Notifications of %s could not be gathered.", source.name)
     return told
+
+
+def _notify(matcher: Matcher, events: Sequence[Event]) -> int:
+    """All together; where that fails one by one, and who cannot be told of is left out."""
+    try:
+        with transaction.atomic():
+            return notify(matcher.pairs(events))
+    except Exception as error:
+        if isinstance(error, PASSING):
+            raise
+        logger.warning("Notifications could not be written together (%s): one by one.", error)
+
+    def tell(event: Event) -> int:
+        return notify(matcher.pairs([event]))
+
+    return sum(each("telling of an event", events, tell, lambda event, reason: None, raises=PASSING))
 
 
 def _drain(source: EventSource, until: float) -> int:
@@ -46,7 +63,7 @@ def _drain(source: EventSource, until: float) -> int:
             cursor = cursors.locked(source.name)
             events, more = source.read(cursor)
             for start in range(0, len(events), EVENTS_AT_A_TIME):
-                told += notify(matcher.pairs(events[start : start + EVENTS_AT_A_TIME]))
+                told += _notify(matcher, events[start : start + EVENTS_AT_A_TIME])
             cursor.save()
         more = more and time.monotonic() < until
     return told

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Max, Min, QuerySet
 
 from catalog.models import Best, BestChange, Implementation, Usage
+from catalog.steps import each
 from dashboard.notifications.alerts import telling
 from dashboard.notifications.events import Event, stamp
 from dashboard.notifications.find import cursors
@@ -17,6 +18,8 @@ from dashboard.notifications.models import AlertDeed, Cursor, Deed, Happening, S
 from dashboard.notifications.write import bests
 from tuning.models import Exploration
 from tuning.queue.clock import database_now
+
+Row = TypeVar("Row")
 
 CHUNK = 2000
 """Rows of one transaction."""
@@ -42,12 +45,17 @@ def best_changes(cursor: Cursor) -> Step:
     rows = cursors.take(cursor, BestChange.objects.select_related("before", "after").defer(*_HEAVY), CHUNK)
     known = bests.ratios({pk for row in rows for pk in (row.before_id, row.after_id) if pk})
     against = bests.defaults({row.after_id for row in rows if row.after_id})
-    return [_change(row, known, against) for row in rows], len(rows) >= CHUNK
+    return _events(rows, lambda row: _change(row, known, against)), len(rows) >= CHUNK
 
 
 _HEAVY = tuple(
     f"{side}__{name}" for side in ("before", "after") for name in ("source", "schedule", "candidate")
 )
+
+
+def _events(rows: Iterable[Row], event_of: Callable[[Row], Event]) -> list[Event]:
+    """Without those of rows that cannot be told of: the cursor goes past them."""
+    return each("making an event of a row", rows, event_of, aside=lambda row, reason: None)
 
 
 def _change(row: BestChange, known: dict[int, float], against: dict[int, str]) -> Event:
@@ -89,30 +97,30 @@ def _grouped(rows: Sequence[Usage]) -> list[Event]:
     last = {key: max(group, key=lambda row: row.served_at) for key, group in groups.items()}
     served = {row.implementation_id for row in last.values() if row.implementation_id}
     places, against = bests.places_of(served), bests.defaults(served)
-    events = []
-    for (organisation, job, operator), group in groups.items():
-        row = last[organisation, job, operator]
+
+    def event_of(key: tuple[int, int | None, int]) -> Event:
+        organisation, job, operator = key
+        row = last[key]
         place = places.get(row.implementation_id or 0)
-        events.append(
-            Event(
-                Happening.HIT,
-                f"hit:{operator}:{job}" if job else f"hit:{operator}:org:{organisation}",
-                row.served_at,
-                operator,
-                place[1] if place else None,
-                place[2] if place else None,
-                organisation_id=organisation,
-                job_id=job,
-                method=row.method,
-                facts={
-                    "route": row.route,
-                    "ratio": row.default_us / row.median_us if row.median_us else None,
-                    "default": against.get(row.implementation_id or 0, ""),
-                },
-                count=len(group),
-            )
+        return Event(
+            Happening.HIT,
+            f"hit:{operator}:{job}" if job else f"hit:{operator}:org:{organisation}",
+            row.served_at,
+            operator,
+            place[1] if place else None,
+            place[2] if place else None,
+            organisation_id=organisation,
+            job_id=job,
+            method=row.method,
+            facts={
+                "route": row.route,
+                "ratio": row.default_us / row.median_us if row.median_us else None,
+                "default": against.get(row.implementation_id or 0, ""),
+            },
+            count=len(groups[key]),
         )
-    return events
+
+    return _events(groups, event_of)
 
 
 def first_results(cursor: Cursor) -> Step:
@@ -140,7 +148,7 @@ def _implementations() -> QuerySet[Implementation]:
 
 
 def _timed(
-    cursor: Cursor, rows: QuerySet[Any], column: str, events_of: Callable[[Sequence[Any]], Iterator[Event]]
+    cursor: Cursor, rows: QuerySet[Any], column: str, events_of: Callable[[Sequence[Any]], list[Event]]
 ) -> Step:
     """Rows by when something happened to them. A part is read again each time, for what was committed late:
     the events' keys tell what is known already."""
@@ -151,23 +159,29 @@ def _timed(
     found = list(rows.filter(**{f"{column}__gt": cursor.at - cursors.WINDOW}).order_by(column, "pk"))
     if found:
         cursor.at = max(cursor.at, getattr(found[-1], column))
-    return list(events_of(found)), False
+    return events_of(found), False
 
 
-def _first_results(rows: Sequence[Exploration]) -> Iterator[Event]:
+def _first_results(rows: Sequence[Exploration]) -> list[Event]:
     now = bests.winners({row.operator_id for row in rows})
-    for row in rows:
+
+    def event_of(row: Exploration) -> Event:
         assert row.first_result_at is not None
         after_s = (row.first_result_at - row.asked_at).total_seconds()
-        yield _explored(row, row.first_result_at, "first", now, {"after_s": round(after_s, 1)})
+        return _explored(row, row.first_result_at, "first", now, {"after_s": round(after_s, 1)})
+
+    return _events(rows, event_of)
 
 
-def _ended(rows: Sequence[Exploration]) -> Iterator[Event]:
+def _ended(rows: Sequence[Exploration]) -> list[Event]:
     now = bests.winners({row.operator_id for row in rows})
-    for row in rows:
+
+    def event_of(row: Exploration) -> Event:
         assert row.finished_at is not None
         reason = "" if row.state == "done" else row.reason or row.error.strip().split("\n")[-1]
-        yield _explored(row, row.finished_at, "ended", now, {"state": row.state, "reason": reason[:200]})
+        return _explored(row, row.finished_at, "ended", now, {"state": row.state, "reason": reason[:200]})
+
+    return _events(rows, event_of)
 
 
 def _explored(
@@ -191,9 +205,10 @@ def _over_default(best: Best | None) -> dict[str, Any]:
     return {"ratio": best.ratio_to_default, "default": best.measurement.default_route}
 
 
-def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
+def _withdrawn(rows: Sequence[Implementation], how: str) -> list[Event]:
     now = bests.winners({row.operator_id for row in rows})
-    for row in rows:
+
+    def event_of(row: Implementation) -> Event:
         at = getattr(row, f"{how}_at")
         best = now.get(_place(row))
         facts = {
@@ -204,7 +219,9 @@ def _withdrawn(rows: Sequence[Implementation], how: str) -> Iterator[Event]:
             **_over_default(best),
         }
         key = f"{how}:{row.pk}:{stamp(at)}"
-        yield Event(Happening.WITHDRAWN, key, at, *_place(row), method=row.method, facts=facts)
+        return Event(Happening.WITHDRAWN, key, at, *_place(row), method=row.method, facts=facts)
+
+    return _events(rows, event_of)
 
 
 def alerts(cursor: Cursor) -> Step:
@@ -212,7 +229,7 @@ def alerts(cursor: Cursor) -> Step:
     if cursor.position < 0:
         cursor.position = _beginning(AlertDeed.objects.all(), "at", Subscription.objects.all())
     rows = cursors.take(cursor, AlertDeed.objects.select_related("alert"), CHUNK)
-    return [_alert(row) for row in rows if row.told and row.what in _TOLD], len(rows) >= CHUNK
+    return _events((row for row in rows if row.told and row.what in _TOLD), _alert), len(rows) >= CHUNK
 
 
 _TOLD = (Deed.FIRED, Deed.RESOLVED)

@@ -183,6 +183,22 @@ def new_failure(reason: str, *, routes: Sequence[str]) -> str:
     return shortened(said, MOST_CHARACTERS - 1).rstrip(".") + "."
 
 
+def step_failing(step: str, said: str, *, failures: int, for_s: float) -> str:
+    """Periodic work does not get done."""
+    told = f"{plain(step)} fails since {duration(for_s)}, {failures:,} times in a row"
+    return _with_reason(f"{told[:1].upper()}{told[1:]}", said)
+
+
+def rows_set_aside(step: str, said: str, *, rows: int) -> str:
+    """Periodic work goes on without some of its rows."""
+    which = "1 row is" if rows == 1 else f"{rows:,} rows are"
+    return _with_reason(f"{which} left aside while {plain(step)}", said)
+
+
+def _with_reason(told: str, reason: str) -> str:
+    return shortened(f"{told}: {plain(reason)}".rstrip("."), MOST_CHARACTERS - 1).rstrip(".") + "."
+
+
 def spend(left_micros: int, currency: str, spent_micros: int, days: int) -> str:
     """Credit ends soon, as it is spent now."""
     left, spent = max(left_micros, 0) / 1e6, spent_micros / 1e6

@@ -20,6 +20,7 @@ from django.db import connection
 from django.utils import timezone
 
 from catalog.conf import conf, journal_folder
+from catalog.steps import each
 from dashboard.operation.models import SizeSample
 
 EVERY = timedelta(days=1)
@@ -61,11 +62,14 @@ def sampled(now: datetime) -> list[SizeSample]:
         (JOURNAL, journal_folder(), ()),
         (STATE, conf().home, elsewhere),
     )
-    for name, folder, without in folders:
-        if folder.is_dir():
-            size = folder_bytes(folder.resolve(), without)
-            rows.append(SizeSample(at=now, name=name, bytes=size, **disks.of(folder)))
-    return rows
+    there = {name: (folder, without) for name, folder, without in folders if folder.is_dir()}
+
+    def measured(name: str) -> SizeSample:
+        folder, without = there[name]
+        size = folder_bytes(folder.resolve(), without)
+        return SizeSample(at=now, name=name, bytes=size, **disks.of(folder))
+
+    return rows + each("measuring a folder", there, measured)
 
 
 def folder_bytes(folder: Path, without: Collection[str] = (), limit_s: float = FOLDER_S) -> int:

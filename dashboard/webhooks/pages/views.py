@@ -44,6 +44,7 @@ MEANINGS = {
     EventType.HITS_FALLING: "the hit rate falls (told to who runs the service)",
     EventType.BEST_REGRESSED: "what is served for an operator became slower",
     EventType.FAILURE_NEW: "something fails for a new cause",
+    EventType.STEP_FAILING: "a step of the service fails, or left rows aside (told to who runs the service)",
     EventType.CREDIT_LOW: "your credit ends soon",
     EventType.SPENDING_SUDDEN: "you are charged far more than usual",
     EventType.ALERT_ACKNOWLEDGED: "somebody sees to an alert",

@@ -250,3 +250,21 @@ def test_the_same_build_makes_it_whole_at_its_address(compiled, tmp_path, harm):
     assert models.Best.objects.values_list("route", "artifact_sha256").get() == before
     scrub()
     assert not damage.damaged().exists()
+
+
+def test_an_artifact_that_cannot_be_compared_holds_up_no_other(compiled, monkeypatch):
+    first, bad, last = (compiled(length) for length in (64, 65, 66))
+    for one in (first, last):
+        flip_a_byte(one)
+    real = scrubbing.damage_of
+
+    def breaks(artifact, keys):
+        if artifact == bad:
+            raise KeyError("files")
+        return real(artifact, keys)
+
+    monkeypatch.setattr(scrubbing, "damage_of", breaks)
+    scrub(step_s=60)
+    found = dict(models.Artifact.objects.values_list("pk", "damaged_at"))
+    assert [bool(found[one.pk]) for one in (first, bad, last)] == [True, False, True]
+    assert models.StepFailure.objects.get().row == bad.pk

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -104,14 +105,35 @@ def test_ended_in_the_middle_the_next_one_finishes(
     db: None, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     messy_traffic()
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patched, suppress(RuntimeError):
         patched.setattr(traffic_rollups, step, lambda *_: (_ for _ in ()).throw(RuntimeError("killed")))
         rollups.refresh_rollups()
     assert models.StaleHour.objects.exists()
+    models.StepFailure.objects.update(due_at=timezone.now())
     rollups.refresh_rollups()
     resumed = everything()
     rollups.rebuild_rollups()
     assert everything() == resumed
+
+
+def test_a_day_that_cannot_be_rolled_up_leaves_the_others_made(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messy_traffic()
+    days = sorted({mark.hour.replace(hour=0) for mark in models.StaleHour.objects.all()})
+    bad, made = days[len(days) // 2], traffic_rollups._make_day
+
+    def breaks(day: datetime) -> None:
+        if day == bad:
+            raise OverflowError("a sum")
+        made(day)
+
+    monkeypatch.setattr(traffic_rollups, "_make_day", breaks)
+    rollups.keep_rollups_fresh()
+    assert {mark.hour.replace(hour=0) for mark in models.StaleHour.objects.all()} == {bad}
+    there = set(models.TrafficSlot.objects.filter(grain="day").values_list("start", flat=True))
+    assert there == set(days) - {bad} and len(days) > 2
+    assert models.StepFailure.objects.get().said == "OverflowError: a sum"
 
 
 def test_what_was_deleted_leaves_the_rollups_when_they_are_rebuilt(db: None) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from catalog.models import JobOperator, JournalSegment, Organisation, Succession
+from catalog.models import JobOperator, JournalSegment, Organisation, StepFailure, Succession
 from catalog.usage import journal, succession
 from catalog.usage.draining import drain_journal
 from catalog.usage.succession import asked_next, forget_old_successions
@@ -85,10 +85,11 @@ def test_a_drain_that_is_killed_and_one_that_lost_its_place_count_once(ask, put,
     put(64, "eager", 1.0)
     put(65, "eager", 1.0)
     ask(64, 65, 66, job="run")
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patched:
         patched.setattr(JournalSegment, "save", lambda *a, **b: (_ for _ in ()).throw(RuntimeError("killed")))
         drain_journal()
     assert not Succession.objects.exists()
+    StepFailure.objects.update(due_at=timezone.now())
     assert after(64) == [65, 66]
     JournalSegment.objects.all().delete()
     drain_journal()

@@ -9,9 +9,17 @@ from catalog import models
 from catalog.conf import conf, journal_folder
 from catalog.errors import JournalError
 from catalog.file_lock import only_one
-from catalog.models import JobOperator, JournalSegment, LookupTally, Usage
+from catalog.models import JobOperator, JournalSegment, LookupTally, StepFailure, Usage
 from catalog.usage import journal, usage_rows
-from catalog.usage.draining import KEPT, drain_journal, forget_old_segments
+from catalog.usage.draining import (
+    KEPT,
+    OF_LINES,
+    OF_SEGMENTS,
+    SET_ASIDE,
+    drain_journal,
+    forget_old_segments,
+    is_held_up,
+)
 
 
 @pytest.fixture
@@ -22,6 +30,11 @@ def lines():
         return [line for path in journal.segments() for line in path.read_bytes().splitlines(keepends=True)]
 
     return read
+
+
+def due_now():
+    """As if what is held back had waited."""
+    StepFailure.objects.exclude(due_at=None).update(due_at=timezone.now())
 
 
 def totals():
@@ -112,13 +125,44 @@ def test_a_transaction_that_fails_is_done_again_in_full(ask, put, monkeypatch):
     put(64, "eager", 1.0)
     ask(64)
     ask(64)
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+    with monkeypatch.context() as patched:
         patched.setattr(usage_rows, "add_job_days", lambda *a: (_ for _ in ()).throw(RuntimeError("killed")))
-        drain_journal()
+        assert drain_journal() == 0
     assert not Usage.objects.exists()
     assert not LookupTally.objects.exists()
+    assert is_held_up() and drain_journal() == 0, "not before it is due"
+    due_now()
     assert drain_journal() == 2
+    assert not StepFailure.objects.filter(step=OF_SEGMENTS).exists()
     assert totals()[0] == 2
+
+
+def test_a_line_that_cannot_be_saved_is_kept_aside_once_it_has_failed_thrice(transactional_db, ask, put):
+    put(64, "eager", 1.0)
+    ask(64, job="before")
+    broken = {"at": 1.7e9, "org": 1 << 70, "job": "x", "hits": [], "misses": [[1, 1.0]]}
+    journal.append(broken)
+    journal.append_line(b"no JSON at all")
+    ask(64, job="after")
+    drained = []
+    for _ in range(3):
+        drained.append(drain_journal())
+        due_now()
+    assert drained == [1, 0, 3]
+    assert set(Usage.objects.values_list("job__name", flat=True)) == {"before", "after"}
+    (path,) = (journal_folder() / SET_ASIDE).iterdir()
+    assert [json.loads(path.read_bytes().splitlines()[0]), path.read_bytes().splitlines()[1]] == [
+        broken, b"no JSON at all",
+    ]  # fmt: skip
+    said = StepFailure.objects.filter(step=OF_LINES).order_by("pk").values_list("said", flat=True)
+    assert [one.partition(":")[0] for one in said] == ["OverflowError", "JSONDecodeError"]
+
+
+def test_a_segment_that_cannot_be_read_leaves_the_others_drained(ask, put):
+    put(64, "eager", 1.0)
+    (journal_folder() / "00000000T000000-1-x.jsonl").mkdir(parents=True)
+    ask(64)
+    assert drain_journal() == 1 and is_held_up()
 
 
 def test_a_limit_leaves_the_rest_for_later(ask, put):

@@ -13,7 +13,7 @@ from django.utils import timezone
 from py_vapid import Vapid02
 from standardwebhooks.webhooks import Webhook
 
-from catalog.models import Membership, Organisation
+from catalog.models import Membership, Organisation, StepFailure
 from dashboard.notifications import delivering
 from dashboard.notifications.channels.outcome import RETRY_S
 from dashboard.notifications.channels.push import devices, vapid
@@ -29,6 +29,7 @@ from dashboard.notifications.models import (
     Subscription,
 )
 from dashboard.notifications.subscribing import end
+from dashboard.notifications.write import letters
 from dashboard.notifications.write.bundling import bundle
 from dashboard.webhooks import delivering as webhooks_delivering
 from dashboard.webhooks import endpoints
@@ -476,3 +477,24 @@ def test_a_mail_servers_url_is_taken_apart(tmp_path):
     assert (found["EMAIL_HOST_PASSWORD"], found["EMAIL_TIMEOUT"]) == ("p@ss", 10)
     with pytest.raises(Misconfigured, match="begins with one of"):
         mail_settings("ftp://mail", tmp_path)
+
+
+def test_a_message_that_cannot_be_written_has_had_a_try_and_the_others_arrive(world, mailbox, monkeypatch):
+    people = [world.person, *(world.member(name, world.home) for name in ("bob", "carol"))]
+    for person in people:
+        world.watch(person, channels=("email",))
+    happen(world)
+    real = letters._letter
+
+    def breaks(message, rows, welcome):
+        if message.user == people[1]:
+            raise KeyError("said")
+        return real(message, rows, welcome)
+
+    monkeypatch.setattr(letters, "_letter", breaks)
+    assert deliver() == 2
+    assert sorted(mailbox.recipients) == [["ada@example.com"], ["carol@example.com"]]
+    row = NotificationMessage.objects.get(user=people[1])
+    assert (row.state, row.tries, row.claimed_until) == ("waiting", 1, None)
+    assert row.error.startswith("The service failed at it (KeyError)")
+    assert StepFailure.objects.get().row == row.pk

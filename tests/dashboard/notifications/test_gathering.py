@@ -1,6 +1,7 @@
 """What happens is told: once, to whoever watches it and may know."""
 
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
 from django.db import connection
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from catalog.best.withdrawing import withdraw
 from catalog.errors import RequestError
-from catalog.models import BestChange, Membership, Operator, Organisation, Usage
+from catalog.models import BestChange, Membership, Operator, Organisation, StepFailure, Usage
 from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation
 from catalog.viewing import viewer_of
@@ -476,3 +477,28 @@ def test_a_machine_too_disturbed_to_measure_on_is_told(world, host):
     assert told(host) == [
         f"{where}: 11 of the last 22 trials could not be timed, the machine is too disturbed."
     ]
+
+
+@pytest.mark.parametrize("place", ["find.sources._change", "find.notify.text_of"])
+def test_an_event_that_cannot_be_told_leaves_the_others_told(world, monkeypatch, place):
+    """As an event is made of its row, and as its sentence is."""
+    world.watch()
+    for route in ("tvm", "halide", "eager"):
+        world.change(None, world.implementation(route, 2.0))
+    module, _, name = f"dashboard.notifications.{place}".rpartition(".")
+    real = getattr(import_module(module), name)
+
+    def breaks(*given):
+        if "halide" in (getattr(getattr(given[0], "after", None), "route", ""), *_routes(given)):
+            raise KeyError("ratio")
+        return real(*given)
+
+    monkeypatch.setattr(f"{module}.{name}", breaks)
+    for _ in range(2):
+        gather()
+    assert ["halide" in text for text in told(world.person)] == [False, False]
+    assert StepFailure.objects.filter(row=0).count() == 0 and StepFailure.objects.exists()
+
+
+def _routes(given):
+    return [one.get("route", "") for one in given if isinstance(one, dict)]

@@ -13,6 +13,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
+from catalog.steps import LASTS, step
 from dashboard.operation import readiness
 from tuning.conf import conf
 
@@ -37,7 +38,9 @@ def ask() -> tuple[int, dict[str, Any]]:
 def test_everything_is_there() -> None:
     status, said = ask()
     assert (status, said["status"]) == (200, "ready")
-    assert list(said["checks"]) == ["database", "migrations", "clock", "journal", "artifacts", "broker"]
+    assert list(said["checks"]) == [
+        "database", "migrations", "clock", "journal", "artifacts", "broker", "steps",
+    ]  # fmt: skip
     assert all(check["ok"] and check["took_ms"] >= 0 for check in said["checks"].values())
 
 
@@ -116,4 +119,18 @@ def test_redis_that_is_there(
 
     configure(broker_url=private_redis.new_url())
     monkeypatch.setattr("tuning.celery.app", Celery("there", broker=conf().broker_url))
+    assert ask()[1]["status"] == "ready"
+
+
+def test_work_that_fails_again_and_again_only_degrades_and_is_named() -> None:
+    for times in range(1, LASTS + 1):
+        assert ask()[1]["status"] == "ready", times
+        with step("promoting misses"):
+            raise KeyError("/srv/secret")
+    status, said = ask()
+    assert (status, said["status"]) == (200, "degraded"), "a load balancer must not end the lookups for it"
+    detail = said["checks"]["steps"]["detail"]
+    assert detail == "What fails again and again: promoting misses. The alerts say why."
+    with step("promoting misses"):
+        pass
     assert ask()[1]["status"] == "ready"

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from catalog import alive
-from dashboard.run.courier import NAME, Courier
+from catalog.steps import LASTS, lasting
+from dashboard.run.courier import NAME, Chore, Courier
 from tuning.queue.leases import Holder
 
 pytestmark = pytest.mark.django_db
@@ -54,3 +55,23 @@ def test_it_shows_that_it_lives_before_its_first_chore(
     monkeypatch.setattr(courier, "round", hangs)
     courier.run()
     assert seen == [True]
+
+
+def breaks() -> None:
+    raise KeyError("a bug")
+
+
+ran: list[int] = []
+
+
+def works() -> None:
+    ran.append(1)
+
+
+def test_a_chore_that_fails_leaves_the_others_done_and_is_told_of(db: None) -> None:
+    ran.clear()
+    courier = Courier(tuple(Chore(f"{__name__}.{name}", 0.0) for name in ("works", "breaks", "works")))
+    for _ in range(LASTS):
+        courier.round()
+    assert len(ran) == 2 * LASTS
+    assert [one.step for one in lasting()] == ["the chore breaks"]

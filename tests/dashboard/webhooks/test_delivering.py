@@ -19,7 +19,7 @@ from django.db.models import F
 from django.utils import timezone
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from catalog.models import AuditEntry, Membership, Organisation, Role
+from catalog.models import AuditEntry, Membership, Organisation, Role, StepFailure
 from dashboard.webhooks import delivering, endpoints, guard, retention
 from dashboard.webhooks.models import Attempt, Delivery, Endpoint, Message, Secret
 from dashboard.webhooks.sending import send as write
@@ -444,3 +444,27 @@ def test_a_chat_room_is_sent_a_sentence_with_a_link(
     }
     with pytest.raises(Exception, match="The form is one of standard, slack"):
         endpoints.change(endpoint, form="teams")
+
+
+def test_a_message_that_cannot_be_made_has_had_a_try_and_the_others_arrive(
+    endpoint: Any, receiver: Receiver, send: Any, deliver: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be tried again each minute for ever, and nobody would be told."""
+    real = delivering.body_for
+
+    def body_for(to: Endpoint, message: Message, key: str) -> str:
+        if message.key == "bad":
+            raise KeyError("/srv/a bug")
+        return real(to, message, key)
+
+    monkeypatch.setattr(delivering, "body_for", body_for)
+    for key in ("first", "bad", "last"):
+        send(key)
+    deliver()
+    states = dict(Delivery.objects.values_list("message__key", "state"))
+    assert states == {"first": "delivered", "bad": "pending", "last": "delivered"}
+    row = Delivery.objects.get(message__key="bad")
+    assert row.tries == 1 and row.claimed_until is None and row.next_try_at > timezone.now()
+    said = "The service failed at it (KeyError); who runs the service was told."
+    assert Attempt.objects.get(delivery=row).error == said
+    assert StepFailure.objects.get().step == "making a delivery"

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from catalog.models import Rollup
+from catalog.models import Rollup, StepFailure
 from tests.dashboard.factory import Factory
 from tests.tuning.failures.making import failed
 from tuning.failures import backlog
@@ -71,3 +71,18 @@ def test_where_nothing_was_ever_tried_there_is_nothing_to_do(factory, django_ass
     with django_assert_num_queries(1):
         assert group_backlog() == 0
     assert FailureGroup.objects.get().trials == 1
+
+
+def test_a_trial_that_cannot_be_counted_leaves_the_others_counted(factory, monkeypatch) -> None:
+    _, bad, _ = [old(factory, number) for number in range(3)]
+    real = backlog.note_failures
+
+    def breaks(trials):
+        if bad in trials:
+            raise ValueError("detail")
+        return real(trials)
+
+    monkeypatch.setattr(backlog, "note_failures", breaks)
+    assert group_backlog() == 3 and group_backlog() == 0
+    assert FailureGroup.objects.get().trials == 2
+    assert StepFailure.objects.get().row == bad.pk

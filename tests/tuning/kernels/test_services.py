@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from catalog.best.publishing import Publication, publish
 from catalog.errors import RequestError, TooLarge, Unknown
-from catalog.models import Best, BestChange, Implementation
+from catalog.models import Best, BestChange, Implementation, Operator, StepFailure
 from catalog.registry import default_organisation
 from opatlas.errors import CallerError
 from tests.catalog import making
@@ -361,3 +361,30 @@ def test_patterns_of_the_shipped_kernels_match_real_operators() -> None:
     names = [one.name for one in examples(["cpu"]) if not parse_pattern(one.pattern).refuses(attention)]
     assert names == ["softmax-avx2", "softmax-avx512"]
     assert PATTERN["op"] == "Softmax"
+
+
+def test_a_silent_evaluation_that_cannot_be_claimed_leaves_the_next_its_turn(
+    explored: Any, submitted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tuning.kernels import claims
+    from tuning.queue.clock import now_in
+
+    row = explored(64)
+    submitted()
+    first = claims.claim("silent", row.target_id)
+    assert first is not None
+    first.update(lease_expires_at=now_in(-1))
+    submitted(by="carol", name="another")
+    monkeypatch.setattr(claims, "_keep_silent", lambda row: 1 / 0)
+    second = claims.claim("other", row.target_id)
+    assert second is not None and second.pk != first.pk
+    assert StepFailure.objects.get().row == first.pk and StepFailure.objects.get().step == claims.CLAIMING
+
+
+def test_an_operator_that_cannot_be_read_keeps_no_version_from_being_planned(
+    explored: Any, submitted: Any
+) -> None:
+    bad, good = explored(65, calls=9), explored(64)
+    Operator.objects.filter(pk=bad.operator_id).update(graph={"opset": 99})
+    version = submitted()
+    assert [one.operator_id for one in version.evaluations.all()] == [good.operator_id]

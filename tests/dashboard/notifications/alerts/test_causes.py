@@ -7,10 +7,11 @@ from datetime import date, timedelta
 import pytest
 from django.utils import timezone
 
-from catalog.models import BestChange, Membership, TrafficSlot
+from catalog.models import BestChange, Membership, StepFailure, TrafficSlot
+from catalog.steps import LASTS, step
 from catalog.viewing import viewer_of
 from dashboard.billing.models import Account, LedgerDay
-from dashboard.notifications.alerts import causes
+from dashboard.notifications.alerts import causes, watching
 from dashboard.notifications.alerts.selectors import alarms
 from dashboard.notifications.alerts.watching import watch
 from dashboard.notifications.find.gathering import gather
@@ -189,3 +190,29 @@ def test_the_latest_trials_are_read_once_for_both_rules(world, monkeypatch):
     monkeypatch.setattr(causes.alarms, "alarms", lambda trials: asked.append(1) or causes.alarms.Alarms())
     watch()
     assert asked == [1]
+
+
+def test_a_cause_that_cannot_be_told_of_leaves_the_others_told(world, monkeypatch):
+    for number in range(3):
+        with step(f"chore {number}"):
+            raise KeyError("x")
+    StepFailure.objects.update(failures=LASTS)
+    real = watching._fire
+
+    def breaks(rule, name, cause, now):
+        if cause.key == "chore 1":
+            raise KeyError("x")
+        real(rule, name, cause, now)
+
+    monkeypatch.setattr(watching, "_fire", breaks)
+    watch()
+    assert {one.facts["step"] for one in Alert.objects.all()} == {"chore 0", "chore 2"}
+
+
+def test_a_rule_that_cannot_be_judged_is_an_alert_itself(world, monkeypatch):
+    monkeypatch.setattr(causes, "queue_old", lambda: 1 / 0)
+    for _ in range(LASTS + 1):
+        watch()
+    (alert,) = Alert.objects.all()
+    assert alert.text.startswith("Judging the alert rule queue old fails since ")
+    assert alert.rule == "step_failing" and alert.severity == "error"
