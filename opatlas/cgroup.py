@@ -1,7 +1,8 @@
 """What the control groups that this process is in leave it: CPU time and memory.
 
 A container or a systemd unit with a limit has all of the machine's CPUs in its affinity, and all of its
-memory in ``/proc/meminfo``: only the control group tells what it may use. A limit of any group above counts as well.
+memory in ``/proc/meminfo``: only the control group tells what it may use. A limit of any group above counts
+as well.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ def _folders_said(controller: str, groups: str, mounts: Sequence[_Mount]) -> tup
         own.update(dict.fromkeys(names.split(","), path))  # version 2's has the empty name
     found: list[Path] = []
     for mount in mounts:
-        path = own.get(controller if mount.controllers else "")
-        if path is not None and (not mount.controllers or controller in mount.controllers):
-            found += _upwards(mount, path)
+        group = own.get(controller if mount.controllers else "")
+        if group is not None and (not mount.controllers or controller in mount.controllers):
+            found += _upwards(mount, group)
     return tuple(found)
 
 
