@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install
+# The same, which says how far it is.
+INSTALL := $(BIN)/python -m tuning.bare.installing
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
@@ -20,20 +22,21 @@ $(BIN)/python:
 
 $(VENV)/worker.stamp: requirements.txt requirements-worker.txt | $(BIN)/python
 	@echo "Installing the service, its compilers and libraries (about 1 GB the first time) …"
-	@$(PIP) --progress-bar on -r requirements-worker.txt | grep -vE '^(Requirement already|Looking in)' || true
+	@$(INSTALL) -r requirements-worker.txt
 	@$(BIN)/python -c 'import django, torch, onnxruntime, tvm, halide, jax' 2>/dev/null || \
-	  { echo "The installation is not complete: run the line above again to see why."; exit 1; }
+	  { echo "The installation is not complete: remove $(VENV), and start again."; exit 1; }
 	@touch $@
 
 # As a job's machine has it: `import opatlas` works from any folder, and from this tree.
 $(VENV)/opatlas.stamp: pyproject.toml $(VENV)/worker.stamp
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
+	@echo "Compiling Opatlas itself …"
 	@$(BIN)/python -m compileall -q catalog dashboard opatlas tuning  # else the first start does, for two seconds
 	@touch $@
 
 $(VENV)/dev.stamp: requirements-dev.txt requirements-cuda.txt $(VENV)/opatlas.stamp
 	@echo "Installing what the tests need …"
-	@$(PIP) -r requirements-dev.txt | grep -vE '^(Requirement already|Looking in)' || true
+	@$(INSTALL) -r requirements-dev.txt
 	@$(BIN)/python -c 'import pytest, schemathesis, mypy' || exit 1
 	@touch $@
 

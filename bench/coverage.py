@@ -8,7 +8,6 @@ in the form of the open logs, separated by colons.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 
 from bench.conf import conf
 from bench.record import FOLDER
+from opatlas.cores import usable_cores
 from opatlas.errors import InvalidModel
 from opatlas.graph.aten import CallRecord, CannotMap, read_record
 from opatlas.identity import Operator, Setting, Target, detect_target
@@ -154,7 +154,7 @@ def report(
     calls: CoveredCalls, routes: Iterable[Route] = routes_for("cpu"), target: Target | None = None
 ) -> dict[str, Any]:
     """The whole report over ``calls``, as it is written (plain JSON)."""
-    target, setting = target or detect_target(), Setting(threads=os.cpu_count() or 1)
+    target, setting = target or detect_target(), Setting(threads=usable_cores())
     rows = {route.name: route_report(route, calls, target, setting) for route in routes}
     keys = {name: row.pop("keys") for name, row in rows.items()}
     by_method: dict[str, set[str]] = {}

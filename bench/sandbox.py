@@ -8,7 +8,6 @@ two processes of one kernel differ by about a percent by themselves, and that is
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 from bench.conf import conf
 from bench.record import BenchRecord
+from opatlas.cores import usable_cores
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from tuning.measure.laboratory import Laboratory, Limits, zygote_of
 from tuning.measure.sandbox.tiers import best_tier
@@ -76,7 +76,7 @@ def main() -> None:
 
 def measure(tier: str, deadline: float, sittings: int) -> dict[str, dict[str, Any]]:
     """A row for each operator: empty where the budget ended before it."""
-    setting, rows = Setting(threads=os.cpu_count() or 1), {}
+    setting, rows = Setting(threads=usable_cores()), {}
     with tempfile.TemporaryDirectory() as name:
         folder, target = Path(name), detect_target()
         with (

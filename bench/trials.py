@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections import defaultdict
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 from bench.conf import conf
 from bench.record import BenchRecord
 from bench.sandbox import OPERATORS, default_of
+from opatlas.cores import usable_cores
 from opatlas.identity import Operator, Setting, detect_target, parse_operator
 from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.routes.base import Budget, BuiltArtifact, Route
@@ -66,7 +66,7 @@ def _line(rows: list[TrialLike], cores: int) -> dict[str, Any]:
 
 def main() -> None:
     record = BenchRecord("trials")
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     deadline = time.monotonic() + (conf().budget_s or 240)
     rows, missing = measure(deadline, cores)
     record.finish({"cores": cores, "routes": summary(rows, cores), "without": missing})

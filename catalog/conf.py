@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from opatlas.conf import process, variable
+from opatlas.memory import total_bytes
 
 MAX_OPERATORS = 1024
 """Operators in one lookup; as many related ones may come with them."""
@@ -56,10 +56,10 @@ class CatalogConf:
         read=_at_most_60,
     )
     max_operator_bytes: int = variable(
-        lambda given: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4,
+        lambda given: total_bytes() // 4,
         "bytes",
         "the most memory that one operator may need: reference, default and candidate each hold its tensors",
-        shown="a quarter of the machine's memory",
+        shown="a quarter of the memory that the machine or the control group gives",
         least=1,
     )
     open_entry_s: float = variable(

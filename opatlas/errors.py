@@ -29,6 +29,12 @@ class InvalidOperator(CallerError):
     """An operator that cannot be: unknown type, contradictory shapes, wrong dtype, out of bounds."""
 
 
+class UnmappedOperator(InvalidOperator):
+    """An operator that may well run, but that no entry can be of: an empty batch, a type that ONNX's operator
+    does not take, more elements or dimensions than entries have, a size that the values decide. A job's
+    client answers empty with this sentence."""
+
+
 class InvalidTarget(CallerError):
     """A target or a setting that cannot be."""
 

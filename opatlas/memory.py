@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
+from opatlas import cgroup
+
 _MEMINFO = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
 
 
-def available_bytes() -> int | None:
+def total_bytes(proc: Path = cgroup.PROC) -> int:
+    """What there is for this process: the machine's memory, or the limit of its control group."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(machine, cgroup.memory_limit_bytes(proc) or machine)
+
+
+def available_bytes(proc: Path = cgroup.PROC) -> int | None:
     """What this process may still take: of the machine, and of its control group; None where nobody says."""
-    known = [amount for amount in (_of_machine(), _of_group()) if amount is not None]
+    known = [amount for amount in (_of_machine(), cgroup.memory_left_bytes(proc)) if amount is not None]
     return min(known, default=None)
 
 
@@ -29,11 +37,3 @@ def _of_machine() -> int | None:
     except OSError:
         return None
     return int(found[1]) * 1024 if found else None
-
-
-def _of_group() -> int | None:
-    try:
-        most = (_CGROUP / "memory.max").read_text().strip()
-        return int(most) - int((_CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):  # "max", an older kernel
-        return None

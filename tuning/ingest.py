@@ -24,6 +24,7 @@ from catalog.lookup.lookups import AskedOperator, LookupRequest, lookup
 from catalog.models import MissState
 from catalog.registry import register_operators, register_setting, register_target
 from catalog.selectors.jobs import WITHHELD
+from catalog.selectors.targets import target_named
 from catalog.withheld import prices_withheld_of
 from opatlas import identity
 from opatlas.errors import InvalidModel, InvalidOperator
@@ -128,9 +129,15 @@ class ModelReport:
     totals: Totals
 
 
-def default_place(threads: int | None = None) -> tuple[models.Target | identity.Target, identity.Setting]:
-    """A target that is served (else this machine), its default setting or as many threads as asked for."""
-    served = models.Target.objects.filter(served_until__gt=Now()).order_by("pk").first()
+def default_place(
+    threads: int | None = None, target: str = ""
+) -> tuple[models.Target | identity.Target, identity.Setting]:
+    """The target of this name, or one that is served (else this machine); its default setting or as many
+    threads as asked for."""
+    if target:
+        served: models.Target | None = target_named(target)
+    else:
+        served = models.Target.objects.filter(served_until__gt=Now()).order_by("pk").first()
     hardware = identity.Target.from_json(served.description) if served else detect_target()
     setting = Setting(threads=threads) if threads else default_setting(hardware)
     check_setting(setting, hardware)

@@ -26,13 +26,13 @@ for 65 % and has the rest for measuring again; its JSON has no intervals and no 
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench.conf import conf
 from bench.record import FOLDER, BenchRecord
+from opatlas.cores import usable_cores
 
 HOME = FOLDER / "contest"
 RESULT = FOLDER / "contest.json"
@@ -108,7 +108,7 @@ def _finish(record: BenchRecord, todo: Any) -> None:
         "sample": todo.path.name,
         "identity": todo.identity,
         "explored": explored,
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "trials": trials_by_route(),
         "rows": [row.to_json() for row in rows],
     }
@@ -123,7 +123,7 @@ def trials_by_route() -> dict[str, dict[str, Any]]:
     from tuning.measure.outcome import Status
     from tuning.models import Trial
 
-    return summary(Trial.objects.exclude(status=Status.UNSUPPORTED), os.cpu_count() or 1)
+    return summary(Trial.objects.exclude(status=Status.UNSUPPORTED), usable_cores())
 
 
 def noisy_share() -> float | None:

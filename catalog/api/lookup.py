@@ -84,7 +84,7 @@ class _Asking(RestView):
         """What is named by keys alone may have been read within this look."""
         rows: WarmRows | None = self.request._request.META.get(ROWS)
         target, setting = parsed.target, parsed.setting
-        if rows is None or not isinstance(target, str) or target == lookup_json.HERE:
+        if rows is None or not isinstance(target, str):
             return lookup_json.resolve(parsed)
         if not (setting is None or isinstance(setting, str)):
             return lookup_json.resolve(parsed)
@@ -144,6 +144,7 @@ class OperatorBestView(_Asking):
                 "The setting's s1: key; all cores of a CPU if left out.",
                 pattern="^s1:[0-9a-f]{64}$",
             ),
+            query("threads", "So many threads in place of a setting's key.", pattern="^[0-9]{1,4}$"),
             query("kinds", "Artifact kinds that can be loaded: c-abi,recipe."),
             query("versions", "What is installed: torch==2.13.0,onnxruntime==1.31.1."),
             query("job", "The run that asks, by its name.", maxLength=200),

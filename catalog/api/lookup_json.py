@@ -20,14 +20,13 @@ from catalog.lookup.lookups import INCLUDABLE, RELATED, AskedOperator
 from catalog.models import AnswerStage
 from catalog.registry import register_setting, register_target
 from catalog.selectors.rows import row_by
+from catalog.selectors.targets import HERE, TARGET_KEY, target_named
 from opatlas import identity
 from opatlas.errors import CallerError, InvalidOperator
 from opatlas.identity.operator import canonical_json
 from opatlas.load.manifest import KINDS
 
 OPERATOR_KEY = re.compile(r"o1:[0-9a-f]{64}")
-TARGET_KEY = re.compile(r"t1:[0-9a-f]{64}")
-HERE = "here"
 SETTING_KEY = re.compile(r"s1:[0-9a-f]{64}")
 
 _FIELDS = {
@@ -94,7 +93,7 @@ def parse_lookup(document: Any) -> ParsedLookup:
     )
 
 
-BEST_FIELDS = frozenset({"target", "setting", "kinds", "versions", "job"})
+BEST_FIELDS = frozenset({"target", "setting", "threads", "kinds", "versions", "job"})
 """Parameters of ``GET …/best``."""
 
 
@@ -104,11 +103,21 @@ def parse_best(key: str, given: Mapping[str, str]) -> ParsedLookup:
         raise RequestError("Name the target: ?target=t1:… (GET /api/v1/targets/ lists them).", where="target")
     return ParsedLookup(
         target=parse_target(given["target"]),
-        setting=parse_setting(given.get("setting") or None),
+        setting=_setting_in_words(given.get("setting", ""), given.get("threads", "")),
         accepts=_accepts_in_words(given.get("kinds", ""), given.get("versions", "")),
         job=parse_job(given.get("job", "")),
         operators=[AskedOperator(key)],
     )
+
+
+def _setting_in_words(key: str, threads: str) -> identity.Setting | str | None:
+    if not threads:
+        return parse_setting(key or None)
+    if key:
+        raise RequestError("Name the setting by its key or by its threads, not by both.", where="threads")
+    if not re.fullmatch("[0-9]{1,4}", threads):
+        raise RequestError("threads is a number of threads, such as threads=2.", where="threads")
+    return parse_setting({"threads": int(threads)})
 
 
 def _accepts_in_words(kinds: str, versions: str) -> Accepts | None:
@@ -162,7 +171,7 @@ def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
     Everything is checked before the first row is made, unread graphs of unknown operators too.
     """
     target, setting = parsed.target, parsed.setting
-    target_row = _target_by_name(target) if isinstance(target, str) else None
+    target_row = target_named(target) if isinstance(target, str) else None
     setting_row = _by_key(models.Setting, setting, "setting") if isinstance(setting, str) else None
     if target_row is not None and (setting_row is not None or setting is None):
         pair = (target_row.key, setting_row.key if setting_row else "")
@@ -228,17 +237,6 @@ def parse_versions(value: Any, where: str) -> dict[str, str] | None:
     if not all(isinstance(version, str) for version in versions.values()):
         raise RequestError('Versions map names to texts: {"torch": "2.13.0"}.', where=where)
     return dict(versions)
-
-
-def _target_by_name(name: str) -> models.Target:
-    """By key; ``here`` is the target of the worker that was seen last, whether or not it lives still."""
-    if name != HERE:
-        found: models.Target = _by_key(models.Target, name, "target")
-        return found
-    last = models.Target.objects.exclude(served_until=None).order_by("-served_until").first()
-    if last is None:
-        raise Unknown("No worker was ever here: start one, or name the target by its JSON.", where="target")
-    return last
 
 
 def _by_key(model: type[Any], key: str, what: str) -> Any:

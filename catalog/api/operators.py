@@ -20,6 +20,7 @@ from catalog.best.served import scopes_of
 from catalog.errors import RequestError
 from catalog.search import Words
 from catalog.selectors import known
+from catalog.selectors.targets import HERE, target_named
 
 _NAME = re.compile(r"[A-Za-z0-9_.+]{1,100}")
 
@@ -77,7 +78,7 @@ class OperatorView(RestView):
     tag="catalogue",
     parameters=[
         OPERATOR,
-        query("target", "Only for this target's key."),
+        query("target", "Only for this target's key, or `here`."),
         query("setting", "Only for this setting's key."),
         query("route", "Only from this route: onnxruntime, tvm, …"),
     ],
@@ -92,6 +93,7 @@ class OperatorImplementationsView(Listing[models.Implementation]):
         )
         for name, column in (("target", "target__key"), ("setting", "setting__key"), ("route", "route")):
             if wanted := _name(given, name, extra=":"):
+                wanted = target_named(wanted).key if wanted == HERE else wanted
                 rows = rows.filter(**{column: wanted})
         return rows
 

@@ -72,6 +72,8 @@ class Recalls:
         self.keys: dict[int, int] = {}
         self.served_until: Mapping[int, datetime] = {}
         """Target's id → until when a worker serves it, as :class:`catalog.models.Target` has it."""
+        self.here: str | None = None
+        """Key of the target whose worker was seen last; None: there never was one."""
         self._looked_at = self._failed_at = self._due_after = float("-inf")
         self._newest: _RecallRow | None = None
         self._told: frozenset[int] = frozenset()
@@ -111,11 +113,12 @@ class Recalls:
         try:
             if not connection.in_atomic_block:  # as before a request of Django's
                 connection.close_if_unusable_or_obsolete()
-            rows, served_until = self._read(), _read_served()
+            rows, served = self._read(), _read_served()
         except (DatabaseError, InterfaceError):
             self._failed_at = self._clock()
             return
-        self.served_until = served_until
+        self.served_until = {one.id: one.until for one in served}
+        self.here = min(served, default=_NOBODY, key=_seen_last).key
         self._take(rows)
         self._looked_at = now
 
@@ -154,15 +157,29 @@ class Recalls:
         self.operators, self.keys = {}, {}
 
 
-def _read_served() -> dict[int, datetime]:
+class _Served(NamedTuple):
+    id: int
+    key: str | None
+    until: datetime
+
+
+_NOBODY = _Served(0, None, datetime.min.replace(tzinfo=UTC))
+
+
+def _seen_last(one: _Served) -> tuple[float, int]:
+    """Sorts as ``catalog.selectors.targets.target_here`` does."""
+    return -one.until.timestamp(), one.id
+
+
+def _read_served() -> list[_Served]:
     # By hand, since Django's query builder takes longer than the statement.
     with connection.cursor() as cursor:
-        cursor.execute("SELECT id, served_until FROM catalog_target WHERE served_until IS NOT NULL")
+        cursor.execute("SELECT id, key, served_until FROM catalog_target WHERE served_until IS NOT NULL")
         # SQLite's times are UTC and do not say so.
-        return {
-            number: until if until.tzinfo else until.replace(tzinfo=UTC)
-            for number, until in cursor.fetchall()
-        }
+        return [
+            _Served(number, key, until if until.tzinfo else until.replace(tzinfo=UTC))
+            for number, key, until in cursor.fetchall()
+        ]
 
 
 recalls = Recalls()

@@ -35,6 +35,7 @@ from catalog.errors import JournalError
 from catalog.lookup.recalls import Recalls
 from catalog.lookup.shelf import Shelf
 from catalog.people.addresses import address_in, scheme_in
+from catalog.selectors.targets import HERE
 from catalog.usage.recording import journal_said
 from dashboard.operation import metrics, requests
 from dashboard.operation.limits import count_lookup, uncount_lookup
@@ -71,6 +72,9 @@ _OF_GUISES = (
 _SENT = _CHANGES_NOTHING | {*_OF_GUISES, *_ASKED}
 _OWN = frozenset({"content-length", requests.HEADER.lower()})  # of each answer anew
 _MOST_GUISES = 256
+_LONGEST_GUISE = 2_000
+"""Characters. Longer ones are nobody's whom it would help, and each is kept with each of its replies."""
+
 _MOST_REMEMBERED_BODY = 32 << 10
 
 
@@ -85,6 +89,7 @@ class WarmReply:
     said: bytes  # in the journal, before it leaves
     whose: Ticket
     address: str
+    here: str | None  # what ``here`` meant, where the target was named by it
     weight_bytes: int
 
 
@@ -94,6 +99,7 @@ class _Stand(NamedTuple):
     look: int
     looked_at: float  # of the looks' clock
     standing: WarmStanding | None
+    here: str | None  # the target that this means
 
 
 class Front:
@@ -107,7 +113,7 @@ class Front:
         self._asks: Shelf[object, WarmAsk] = Shelf(warm_bytes // 8)
         self._guises: dict[tuple[Any, ...], Headers] = {}
         self._replies: Shelf[tuple[Any, ...], WarmReply] = Shelf(warm_bytes // 8)
-        self._stand = _Stand(0, -math.inf, None)
+        self._stand = _Stand(0, -math.inf, None, None)
         # The web server puts this process's variables beside the headers, and a header in place of one that
         # is named like it.
         headers = {name for name in os.environ if name.startswith("HTTP_")} - _CHANGES_NOTHING
@@ -166,6 +172,8 @@ class Front:
 
     def _lasting(self, request: tuple[Any, ...], stand: _Stand) -> WarmReply | None:
         reply = self._replies.get(request)
+        if reply is not None and reply.here is not None and reply.here != stand.here:
+            return None
         if reply is None or reply.look == stand.look:
             return reply
         # Not one that is equal: between the two it may have been another, and a reply was made in it.
@@ -178,36 +186,40 @@ class Front:
 
     def _see(self, look: int) -> bool:
         """On what replies depend, once in a look; False where that cannot be read."""
-        looked_at = self._recalls.looked_at(look)
+        looked_at, here = self._recalls.looked_at(look), self._recalls.here
         try:
             standing = self.memory.standing()
         except (DatabaseError, InterfaceError):
             return False
         before = self._stand.standing
-        self._stand = _Stand(look, looked_at, before if standing == before else standing)
+        self._stand = _Stand(look, looked_at, before if standing == before else standing, here)
         return True
 
     def _made(self, request: tuple[Any, ...], look: int) -> WarmReply | None:
         """From what is remembered; None: Django is to be asked."""
         shown, address, path, text, guise = request
-        stood_in, _, standing = self._stand  # before all else is looked at
+        stood_in, _, standing, here = self._stand  # before all else is looked at
         if standing is None or stood_in < look:
             return None
         headers, whose = self._guises.get(guise), self._tickets.find(shown, address)
         if headers is None or whose is None:
             return None
         best = _BEST.fullmatch(path)
-        ask = self._ask(best.group(1) if best else "", text)
+        if (ask := self._ask(best.group(1) if best else "", text)) is None:
+            return None
+        alone = best is not None
         try:
-            answer = ask and self.memory.answer(whose.organisation_id, ask, best is not None, standing, look)
+            answer = self.memory.answer(whose.organisation_id, ask, alone, standing, look, here)
         except (DatabaseError, InterfaceError):  # what is read twice a second cannot be read
             return None
         if answer is None:
             return None
         headers = (*headers, ("Content-Length", str(len(answer.body))))
-        weight = len(answer.body) + len(answer.said) + len(text) + 2_000
-        lasting = standing if answer.lasts else None
-        reply = WarmReply(look, lasting, answer.body, headers, answer.said, whose, address, weight)
+        weight = len(answer.body) + len(answer.said) + len(text) + _size_of(guise) + 2_000
+        reply = WarmReply(
+            look, standing if answer.lasts else None, answer.body, headers, answer.said, whose, address,
+            here if ask.target == HERE else None, weight,
+        )  # fmt: skip
         self._replies.put(request, reply)
         return reply
 
@@ -246,7 +258,10 @@ class Front:
             self._tickets.learn(shown, lesson.key, look)
             if len(self._guises) >= _MOST_GUISES:
                 self._guises = {}
-            self._guises[guise] = tuple((name, value) for name, value in said[1] if name.lower() not in _OWN)
+            if _size_of(guise) <= _LONGEST_GUISE:
+                self._guises[guise] = tuple(
+                    (name, value) for name, value in said[1] if name.lower() not in _OWN
+                )
         return answer
 
 
@@ -263,6 +278,10 @@ def _is_lookup(environ: Environ) -> bool:
         and not environ.get("QUERY_STRING")
         and environ.get("CONTENT_LENGTH") == str(body.getbuffer().nbytes)  # all of it, as announced
     )
+
+
+def _size_of(guise: tuple[Any, ...]) -> int:
+    return sum(len(value) for value in guise if value)
 
 
 def _body(environ: Environ) -> bytes:

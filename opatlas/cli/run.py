@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opatlas.cli.terminal import attribute, client, console, print_json, table
+from opatlas.cores import usable_cores
 from opatlas.errors import CallerError, OpatlasError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class _Several:
         from opatlas.session.several import inputs_by_model, names_of, seconds_by_model
 
         self.asked = engines is not None or bool(priority) or bool(deadline) or seconds != SECONDS
-        cores = os.cpu_count() or 1
+        cores = usable_cores()
         self.count = engines if engines is not None else min(len(models), cores)
         self.threads = threads if threads is not None else max(1, cores // max(1, self.count))
         self.names = names_of(models)

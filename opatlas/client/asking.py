@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from opatlas.errors import InvalidOperator
+from opatlas.errors import InvalidOperator, UnmappedOperator, first_line
+from opatlas.identity.bounds import MAX_STATIC
+from opatlas.identity.dtypes import CODES
 from opatlas.identity.operator import KEY_VERSION, canonical_json
 
 
@@ -24,13 +27,15 @@ class Asked:
     """One operator as it was asked for.
 
     ``document`` describes it to the service (None: only the key is known). ``places`` says which of the
-    caller's inputs each tensor of the canonical operator is (None: they are the same). ``known``: the latest
-    answer that this caller was given, with the entry that it was made of.
+    caller's inputs each tensor of the canonical operator is (None: they are the same). ``unmapped``: why it
+    has no key, where it may run all the same. ``known``: the latest answer that this caller was given, with
+    the entry that it was made of.
     """
 
     key: str
     document: Mapping[str, Any] | None = None
     places: tuple[int, ...] | None = None
+    unmapped: UnmappedOperator | None = None
     known: tuple[Any, Any] = field(default=(None, None))
     predicted_until: float = 0.0  # on the monotonic clock: what comes next was asked for
     _size: int = 0
@@ -49,12 +54,16 @@ def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mappi
     for one in inputs:
         kind = type(one)
         if kind is np.ndarray or isinstance(one, np.ndarray):
-            parts.append((one.dtype, one.shape, one.strides))
+            plain = (one.dtype, one.shape, one.strides)
+            parts.append(plain if kind is np.ndarray else (kind, *plain))
         elif one is None or kind is tuple:
             parts.append((one,))
         elif hasattr(one, "dtype"):
-            stride = one.stride() if hasattr(one, "stride") else getattr(one, "strides", ())
-            parts.append((one.dtype, tuple(one.shape), stride))
+            try:
+                stride = one.stride() if hasattr(one, "stride") else getattr(one, "strides", ())
+                parts.append((one.dtype, tuple(one.shape), stride, getattr(one, "layout", None)))
+            except Exception:  # of the array's own library: describing it says why
+                return None
         else:
             return None
     return op, tuple(parts), tuple(const), tuple(attrs.items())
@@ -105,15 +114,14 @@ def _describe_input(one: Any, const: bool) -> dict[str, Any] | None:
     if one is None:
         return None
     if isinstance(one, list):
-        return {"value": [_plain(number) for number in one]}
+        return {"value": _known_values(one)}
     if isinstance(one, tuple):
         shape, dtype = one if len(one) == 2 and isinstance(one[1], str) else (one, "float32")
         document: dict[str, Any] = {"shape": list(shape), "dtype": dtype}
-    elif hasattr(one, "dtype") and hasattr(one, "shape"):
-        document = {"shape": [int(size) for size in one.shape], "dtype": _dtype_name(one.dtype)}
-        strides = _strides(one)
-        if strides is not None:
-            document["strides"] = strides
+    elif hasattr(one, "dtype"):
+        document = _described_array(one)
+    elif isinstance(one, numbers.Number):
+        raise UnmappedOperator(f"A number alone says no type: give an array of it, not {str(one)[:40]}.")
     else:
         raise InvalidOperator(
             f"An input is an array, a tensor, a shape such as (64, 256), or None, not {type(one).__name__}."
@@ -123,7 +131,45 @@ def _describe_input(one: Any, const: bool) -> dict[str, Any] | None:
     return document
 
 
+def _known_values(values: list[Any]) -> list[Any]:
+    if len(values) > MAX_STATIC:
+        raise UnmappedOperator(f"A list has at most {MAX_STATIC} known values, not {len(values)}.")
+    plain = [_plain(one) for one in values]
+    for one in plain:
+        if not isinstance(one, int | float):
+            raise UnmappedOperator(
+                f"A list has known values, which are numbers, not {type(one).__name__}: give an array."
+            )
+    return plain
+
+
+def _described_array(one: Any) -> dict[str, Any]:
+    """Whatever an array or tensor is made of, it may run where it came from. Entries are of dense and strided
+    ones in this machine's byte order, of types that ONNX has."""
+    try:
+        document = {"shape": [int(size) for size in one.shape], "dtype": _dtype_name(one.dtype)}
+        layout = str(getattr(one, "layout", "")).removeprefix("torch.")
+        strides = _strides(one) if layout in ("", "strided") else None
+    except UnmappedOperator:
+        raise
+    except (
+        Exception
+    ) as error:  # of the array's own library: a size that is not known yet, a layout without strides
+        raise UnmappedOperator(f"An input cannot be described: {first_line(error)}") from error
+    if isinstance(one, np.ma.MaskedArray):
+        raise UnmappedOperator("An input is a masked array: no implementation looks at its mask.")
+    if layout not in ("", "strided"):
+        raise UnmappedOperator(f"An input's layout is {layout[:40]}: entries are of dense and strided ones.")
+    if document["dtype"] not in CODES:
+        raise UnmappedOperator(f"An input has the dtype {document['dtype'][:40]}, which no entry has.")
+    if strides is not None:
+        document["strides"] = strides
+    return document
+
+
 def _dtype_name(dtype: Any) -> str:
+    if not getattr(dtype, "isnative", True):
+        raise UnmappedOperator("An input's numbers are in the other byte order: no entry is of these.")
     return str(dtype.name if hasattr(dtype, "name") else dtype).removeprefix("torch.")
 
 
@@ -132,6 +178,8 @@ def _strides(one: Any) -> list[int] | None:
     if hasattr(getattr(one, "flags", None), "c_contiguous"):  # NumPy's, CuPy's
         if one.flags.c_contiguous:
             return None
+        if any(step % one.itemsize for step in one.strides):
+            raise UnmappedOperator("An input's elements lie at no whole distances, as a record's field does.")
         return [step // one.itemsize for step in one.strides]
     if not hasattr(one, "stride") or one.is_contiguous():
         return None
@@ -139,9 +187,11 @@ def _strides(one: Any) -> list[int] | None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: NumPy's numbers are numbers."""
+    """As JSON has it: NumPy's numbers are numbers, its arrays lists."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     return value.item() if isinstance(value, np.generic) else value
 
 

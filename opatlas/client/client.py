@@ -53,21 +53,28 @@ class Client(LookupSteps):
         ``operator`` is an ONNX operator type, with ``inputs`` (arrays, tensors, or shapes like ``(64, 256)``
         or ``((64, 256), "float16")``), ``attrs`` and ``const`` (numbers of the inputs that are weights); or
         an :class:`opatlas.identity.Operator`, its key, its JSON, an ONNX model. ``wait_s`` waits for what is
-        not known yet. Raises :class:`opatlas.errors.InvalidOperator` for what is no operator.
+        not known yet. What no entry can be of (an empty batch, strings) is an empty answer with the reason.
+        Raises :class:`opatlas.errors.InvalidOperator` for what is no operator: an unknown type or attribute,
+        shapes that do not fit.
         """
-        return self._answer(self._names.asked(operator, inputs, const, attrs), wait_s, wait_for)
+        return self._answer(self._asked_by_a_job(operator, inputs, const, attrs), wait_s, wait_for)
 
     def lookup_all(
         self, operators: Sequence[Any], *, wait_s: float = 0.0, wait_for: str = "first"
     ) -> list[Answer]:
         """The same of many (each an operator, key, JSON or model), in order; what is not cached is asked for
         in one request (of 512 each)."""
-        asked = [self.asked(one) for one in operators]
+        asked = [self._asked_by_a_job(one) for one in operators]
         self._look_around()
-        known = {one.key: self._cached(one, wait_for if wait_s else "") for one in asked}
-        missing = {one.key: one for one in asked if known[one.key] is None}
+        mapped = [one for one in asked if one.unmapped is None]
+        known = {one.key: self._cached(one, wait_for if wait_s else "") for one in mapped}
+        missing = {one.key: one for one in mapped if known[one.key] is None}
         known |= self._fetch(list(missing.values()), [], wait_s, wait_for)
-        return [self._given(one, found) for one in asked if (found := known[one.key]) is not None]
+        return [
+            self._answer(one, wait_s, wait_for) if found is None else self._given(one, found)
+            for one in asked
+            for found in [known.get(one.key)]
+        ]
 
     def when_known(
         self,
@@ -82,8 +89,10 @@ class Client(LookupSteps):
         second at first and twice as seldom while nothing moves."""
         from opatlas.client.watching import Watcher
 
-        asked = self.asked(operator, *inputs, const=const, **attrs)
-        if self.snapshot is not None or self.offline:  # whose answers do not change
+        asked = self._asked_by_a_job(operator, inputs, const, attrs)
+        if (
+            self.snapshot is not None or self.offline or asked.unmapped is not None
+        ):  # whose answers do not change
             callback(self._answer(asked, 0.0, "first"))
             return
         if self._watcher is None:
@@ -112,12 +121,13 @@ class Client(LookupSteps):
 
     def handle(self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any) -> Handle:
         """For an operator that is asked for again and again: nothing of it is worked out twice."""
-        return Handle(self, self.asked(operator, *inputs, const=const, **attrs))
+        return Handle(self, self._asked_by_a_job(operator, inputs, const, attrs))
 
     def refresh(self, operators: Sequence[Any]) -> None:
         """Ask for these anew, without the caller waiting and without a use: what is better by now, and what
         was revoked, is known soon."""
-        asked = [self.asked(one) for one in operators]
+        named = [self._asked_by_a_job(one) for one in operators]
+        asked = [one for one in named if one.unmapped is None]
         if asked and not self.offline and self.snapshot is None:
             self.aside(lambda: self._refreshed(asked))
 

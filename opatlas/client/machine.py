@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from opatlas.client.cache.store import EntryStore, digest_of
-from opatlas.identity.place.cpu import detect_target, usable_cores
+from opatlas.cores import usable_cores
+from opatlas.identity.place.cpu import detect_target
 from opatlas.identity.place.kinds import CUDA
 from opatlas.identity.place.target import Target
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from opatlas.client.asking import Asked, alias_of, describe_call, document_of, read, signature
 from opatlas.client.cache.store import EntryStore
-from opatlas.errors import InvalidOperator
+from opatlas.errors import InvalidOperator, UnmappedOperator
 from opatlas.identity.operator import Operator, canonical_json
 
 MOST_IN_MEMORY = 1 << 16
@@ -26,14 +26,18 @@ class OperatorNames:
     def asked(
         self, operator: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]
     ) -> Asked:
-        """What is named, with its key: from memory, from the machine's cache, or read (which takes ONNX)."""
+        """What is named, with its key: from memory, from the machine's cache, or read (which takes ONNX).
+        Inputs that no entry can be of give what is ``unmapped``."""
         if inputs:
             signed = signature(operator, inputs, const, attrs)
             try:
                 return self._known[signed]
             except (KeyError, TypeError):  # unknown, or not hashable
                 pass
-            asked = self._read(describe_call(operator, inputs, const, attrs))
+            try:
+                asked = self._read(describe_call(operator, inputs, const, attrs))
+            except UnmappedOperator as error:
+                asked = Asked("", unmapped=error)
             return asked if signed is None else self._remember(signed, asked)
         if isinstance(operator, Asked):
             return operator

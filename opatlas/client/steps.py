@@ -16,6 +16,7 @@ from opatlas.client.asking import Asked
 from opatlas.client.base import ClientBase
 from opatlas.client.cache.memory import LOOK_S
 from opatlas.client.predict.related import Nothing
+from opatlas.errors import UnmappedOperator
 
 if TYPE_CHECKING:
     from opatlas.client.predict.predicting import PredictionThread
@@ -32,8 +33,24 @@ class LookupSteps(ClientBase):
     """A client that answers by the order of steps."""
 
     def asked(self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any) -> Asked:
-        """What is named, with its key: from memory, from the machine's cache, or read (which takes ONNX)."""
-        return self._names.asked(operator, inputs, const, attrs)
+        """What is named, with its key: from memory, from the machine's cache, or read (which takes ONNX).
+        Raises :class:`opatlas.errors.InvalidOperator` for what is no operator, or has no key."""
+        asked = self._names.asked(operator, inputs, const, attrs)
+        if asked.unmapped is not None:
+            raise asked.unmapped
+        return asked
+
+    def _asked_by_a_job(
+        self, operator: Any, inputs: Sequence[Any] = (), const: Sequence[int] = (), attrs: Any = None
+    ) -> Asked:
+        """The same, where what no entry can be of is to be answered empty."""
+        try:
+            asked = self._names.asked(operator, inputs, const, attrs or {})
+        except UnmappedOperator as error:
+            asked = Asked("", unmapped=error)
+        if asked.unmapped is not None and self._strict:
+            raise asked.unmapped
+        return asked
 
     def _answer(self, asked: Asked, wait_s: float, wait_for: str) -> Answer:
         memory, now = self._memory, time.monotonic()
@@ -48,6 +65,10 @@ class LookupSteps(ClientBase):
         ):
             entry.uses[0] += 1
             return self._given(asked, entry.answer)
+        if asked.unmapped is not None:
+            return Answer(
+                "", "miss", state="refused", reason=str(asked.unmapped), source="nobody", loader=self.load
+            )
         self._look_around()
         known = self._cached(asked, wait_for if wait_s else "")
         related = self._uncached_related(asked, now, known is not None)

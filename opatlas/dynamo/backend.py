@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from opatlas.client.client import Client
+from opatlas.cores import usable_cores
 from opatlas.dynamo.aten import SIZES_CHANGE, AtenGraph, LeftToPyTorch
 from opatlas.dynamo.contest import KINDS, LABELS, ChosenWay, Contest
 from opatlas.dynamo.effects import Effects, effects_of, other_ranks
@@ -169,8 +170,9 @@ def _check_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> None:
 
 
 def _client(options: BackendOptions) -> tuple[Client, tuple[str, str]]:
-    """Who asks, for as many threads as PyTorch has now (Dynamo compiles anew where that changes)."""
-    threads = torch.get_num_threads()
+    """Who asks, for as many threads as PyTorch has now (Dynamo compiles anew where that changes), and at most
+    as many as there are cores: PyTorch also counts CPUs on which a control group's quota leaves no time."""
+    threads = min(torch.get_num_threads(), usable_cores())
     client = options.client
     if client is None:
         with _lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from opatlas.errors import InvalidOperator
+from opatlas.errors import InvalidOperator, UnmappedOperator
 
 MAX_RANK = 8
 MAX_DIM = 1 << 31
@@ -36,17 +36,25 @@ def refuse(message: str, where: str = "") -> NoReturn:
     raise refusal(message, where)
 
 
+def refuse_unmapped(message: str, where: str = "") -> NoReturn:
+    """Raise :class:`opatlas.errors.UnmappedOperator`: it may run, but no entry can be of it."""
+    error = UnmappedOperator(message)
+    error.where = where
+    raise error
+
+
 def check_shape(shape: Sequence[int], what: str, where: str = "") -> None:
     """Refuse a shape that no tensor here may have. ``what`` names the tensor in the sentence."""
     if len(shape) > MAX_RANK:
-        refuse(f"{what} has {len(shape)} dimensions; at most {MAX_RANK} are allowed.", where)
+        refuse_unmapped(f"{what} has {len(shape)} dimensions; at most {MAX_RANK} are allowed.", where)
     elements = 1
     for dim in shape:
         if not 1 <= dim <= MAX_DIM:
-            refuse(f"{what} has a dimension of {dim}; each must be from 1 to {MAX_DIM}.", where)
+            say = refuse if dim < 0 else refuse_unmapped
+            say(f"{what} has a dimension of {dim}; each must be from 1 to {MAX_DIM}.", where)
         elements *= dim
     if elements > MAX_ELEMENTS:
-        refuse(f"{what} has {elements} elements; at most {MAX_ELEMENTS} are allowed.", where)
+        refuse_unmapped(f"{what} has {elements} elements; at most {MAX_ELEMENTS} are allowed.", where)
 
 
 def check_opset(opset: int, where: str = "opset") -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from onnx import TensorProto, TypeProto, checker, helper, shape_inference
+from onnx import TensorProto, TypeProto, checker, defs, helper, shape_inference
 
 from opatlas.identity import schema as schemas
-from opatlas.identity.bounds import check_shape, refuse, shown
+from opatlas.identity.bounds import check_shape, refuse, refuse_unmapped, shown
 from opatlas.identity.dtypes import CODES, NAMES
 from opatlas.identity.operator import OPSET, Value
 from opatlas.identity.workbench import NodeStep, Workbench
@@ -56,21 +56,33 @@ def infer(step: NodeStep, work: Workbench) -> list[Value]:
             schema.raw, node, types, data, opset_imports=_OPSETS, ir_version=IR_VERSION
         )
     except _FAILURES as error:
-        refuse(f"{step.op} cannot take {signature(step, work)}: {reason(error)}.")
+        say = refuse if _takes_types(schema.raw, step, work) else refuse_unmapped
+        say(f"{step.op} cannot take {signature(step, work)}: {reason(error)}.")
     return [_value(step, work, inferred.get(name), position) for position, name in enumerate(step.outputs)]
+
+
+def _takes_types(schema: defs.OpSchema, step: NodeStep, work: Workbench) -> bool:
+    """Whether each input has a type that the operator takes there."""
+    formal = schema.inputs  # the last may stand for many
+    return all(
+        not name
+        or f"tensor({TensorProto.DataType.Name(CODES[work.value(name).dtype]).lower()})"
+        in formal[min(number, len(formal) - 1)].types
+        for number, name in enumerate(step.inputs)
+    )
 
 
 def _value(step: NodeStep, work: Workbench, inferred: TypeProto | None, position: int) -> Value:
     what = f"Output {position} of {step.op}"
     if inferred is None or not inferred.HasField("tensor_type"):
-        refuse(f"{what} is not a tensor whose type is known from {signature(step, work)}.")
+        refuse_unmapped(f"{what} is not a tensor whose type is known from {signature(step, work)}.")
     tensor = inferred.tensor_type
     if tensor.elem_type not in NAMES:
-        refuse(f"{what} has an element type that is not known here.")
+        refuse_unmapped(f"{what} has an element type that is not known here.")
     if step.op in _LIKE_INPUT:
         return Value(dtype=NAMES[tensor.elem_type], shape=work.shape(step))
     if not tensor.HasField("shape") or any(not dim.HasField("dim_value") for dim in tensor.shape.dim):
-        refuse(f"{what} has no shape that follows from {signature(step, work)} and the attributes.")
+        refuse_unmapped(f"{what} has no shape that follows from {signature(step, work)} and the attributes.")
     shape = tuple(dim.dim_value for dim in tensor.shape.dim)
     check_shape(shape, f"{what} on {signature(step, work)}")
     return Value(dtype=NAMES[tensor.elem_type], shape=shape)

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, defs, helper, numpy_helper
 
-from opatlas.identity.bounds import MAX_ATTRIBUTE_ITEMS, MAX_TEXT, quoted, refusal, refuse, shown
+from opatlas.identity.bounds import (
+    MAX_ATTRIBUTE_ITEMS,
+    MAX_TEXT,
+    quoted,
+    refusal,
+    refuse,
+    refuse_unmapped,
+    shown,
+)
 from opatlas.identity.dtypes import CODES, FLOATS, NAMES, long_float, plain, short_float
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -105,17 +113,21 @@ def _find(op: str, opset: int) -> Schema | None:
 def get(op: str, opset: int, domain: str = "", where: str = "") -> Schema:
     """The schema, or :class:`InvalidOperator` saying why this type cannot be an operator here."""
     if domain not in ("", "ai.onnx"):
-        refuse(
+        refuse_unmapped(
             f"The domain '{shown(domain)}' is not known here; use ONNX's own operators (domain '').", where
         )
     if op in CONTROL_FLOW:
-        refuse(f"{op} holds whole graphs; send the operators inside it one by one.", where)
+        refuse_unmapped(f"{op} holds whole graphs; send the operators inside it one by one.", where)
     if op in RANDOM:
-        refuse(f"{op} draws random numbers, so that no implementation can be checked.", where)
+        refuse_unmapped(f"{op} draws random numbers, so that no implementation can be checked.", where)
     if op in DATA_DEPENDENT:
-        refuse(f"The shape of {op}'s output depends on its input's values; shapes must be known.", where)
+        refuse_unmapped(
+            f"The shape of {op}'s output depends on its input's values; shapes must be known.", where
+        )
     if op in NOT_TENSORS:
-        refuse(f"{op} works on sequences, optionals or strings; operators here work on tensors.", where)
+        refuse_unmapped(
+            f"{op} works on sequences, optionals or strings; operators here work on tensors.", where
+        )
     schema = find(op, opset)
     if schema is None:
         refuse(f"ONNX opset {opset} has no operator type '{shown(op)}'.", where)

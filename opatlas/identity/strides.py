@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opatlas.identity.bounds import MAX_ELEMENTS, refuse
+from opatlas.identity.bounds import MAX_ELEMENTS, refuse, refuse_unmapped
 
 
 def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -26,10 +26,12 @@ def canonical_strides(
     if len(strides) != len(shape):
         refuse(f"{what} has {len(shape)} dimensions and {len(strides)} strides; give one each.", where)
     if any(stride < 0 for stride in strides):
-        refuse(f"{what} has a negative stride; strides count elements, from 0 up.", where)
+        refuse_unmapped(f"{what} has a negative stride; strides count elements, from 0 up.", where)
     extent = 1 + sum((dim - 1) * stride for dim, stride in zip(shape, strides, strict=True))
     if extent > MAX_ELEMENTS:
-        refuse(f"{what} spans {extent} elements by its strides; at most {MAX_ELEMENTS} are allowed.", where)
+        refuse_unmapped(
+            f"{what} spans {extent} elements by its strides; at most {MAX_ELEMENTS} are allowed.", where
+        )
     dense = dense_strides(shape)
     if all(dim == 1 or stride == row for dim, stride, row in zip(shape, strides, dense, strict=True)):
         return None

@@ -18,8 +18,9 @@ from catalog.api.shapes import ModelAnswer, shape
 from catalog.best.served import scopes_of
 from catalog.errors import RequestError, Unknown
 from catalog.models import Target
+from catalog.selectors.targets import target_named
 from catalog.viewing import OPERATE
-from tuning.api.places import environment_of, row_of
+from tuning.api.places import environment_of, target_of
 from tuning.environments import declaring, revalidation
 from tuning.environments import known as environments
 from tuning.models import Revalidated, Revalidation, Worker
@@ -40,7 +41,7 @@ class DeclareSerializer(serializers.Serializer[Any]):
 
     worker = serializers.CharField(max_length=100, required=False)
     routes = serializers.ListField(child=serializers.CharField(max_length=40), required=False, min_length=1)
-    target = serializers.RegexField(r"^t1:[0-9a-f]{64}$", required=False)
+    target = serializers.RegexField(r"^(t1:[0-9a-f]{64}|here)$", required=False)
     route = serializers.CharField(max_length=40, required=False)
     environment = serializers.RegexField(r"^[0-9a-f]{64}$", required=False)
 
@@ -166,7 +167,7 @@ class CompareEnvironmentsView(RestView):
         name="compare_environments",
         tag="statistics",
         parameters=[
-            query("target", "The target's key.", required=True),
+            query("target", "The target's key, or `here`.", required=True),
             query("a", "Digest of the environment before.", required=True),
             query("b", "Digest of the environment after.", required=True),
         ],
@@ -174,9 +175,9 @@ class CompareEnvironmentsView(RestView):
     )
     def get(self, request: Request) -> EnvironmentsCompared:
         """Two environments of a target: what another version changed, regressions first."""
-        target = row_of(Target, request, "target")
+        target = target_of(request)
         if target is None:
-            raise RequestError("target is a target's key: name one.", where="target")
+            raise RequestError("target is a target's key, or 'here': name one.", where="target")
         a, b = (environment_of(request, name) for name in ("a", "b"))
         if a.pk == b.pk:
             raise RequestError("a and b are the same environment: nothing can have changed.", where="b")
@@ -201,9 +202,7 @@ def _declare(asked: dict[str, Any], asked_by: str) -> list[Revalidation]:
         return declaring.declare_worker(worker, asked_by, asked.get("routes"))
     if not {"target", "route", "environment"} <= asked.keys():
         raise RequestError("Name a worker, or a target, a route and an environment.")
-    target = Target.objects.filter(key=asked["target"]).first()
-    if target is None:
-        raise Unknown("This target is not known.", where="target")
+    target = target_named(asked["target"])
     row = declaring.declare_known(target, asked["route"], asked["environment"], asked_by)
     return [row] if row else []
 

@@ -24,6 +24,7 @@ from catalog.api.parsers import parse_json
 from catalog.api.shapes import KeyField, ModelAnswer, shape
 from catalog.errors import RequestError, Unknown
 from catalog.selectors.jobs import Coverage
+from catalog.selectors.targets import target_named
 from opatlas import identity
 from tuning import ingest
 from tuning.api.uploads import WAITING, Given, UploadAnswer, UploadParser, answer_upload, body_of, wait_named
@@ -37,7 +38,11 @@ MAX_LIST_BYTES = 16 << 20
 MAX_SAMPLE_BYTES = 4096
 
 _PLACE = [
-    query("target", "A target's t1: key; else a target that is served, else the service's own machine."),
+    query(
+        "target",
+        "A target's t1: key, or `here`: that of the worker seen last; else a target that is served, else the "
+        "service's own machine.",
+    ),
     query("setting", "A setting's s1: key, with a target; else all of the target's cores."),
 ]
 _GIVEN = [
@@ -227,9 +232,7 @@ def _place(request: Request) -> tuple[models.Target | None, models.Setting | Non
         if setting_key:
             raise RequestError("A setting needs a target: add ?target=t1:…", where="setting")
         return None, None
-    target = models.Target.objects.filter(key=target_key[:100]).first()
-    if target is None:
-        raise Unknown("This target is not known: GET /api/v1/targets/ lists them.", where="target")
+    target = target_named(target_key)
     if not setting_key:
         return target, None
     setting = models.Setting.objects.filter(key=setting_key[:100]).first()

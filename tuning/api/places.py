@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rest_framework.request import Request
 
 from catalog.api.describing import query
 from catalog.errors import RequestError, Unknown
 from catalog.models import Environment, Setting, Target
+from catalog.selectors.targets import target_named
 from tuning.api import filters
 from tuning.statistics.methods import At
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 PLACE = [
-    query("target", "Only this target's key; needs a setting too."),
+    query("target", "Only this target's key, or `here`; needs a setting too."),
     query("setting", "Only this setting's key; needs a target too."),
 ]
 
 
 def place_of(request: Request) -> At:
     """One place, or everywhere: a target without a setting would mix threads."""
-    target, setting = row_of(Target, request, "target"), row_of(Setting, request, "setting")
+    target, setting = target_of(request), _setting_of(request)
     if (target is None) != (setting is None):
         missing = "setting" if setting is None else "target"
         raise RequestError("target and setting go together: name both, or neither.", where=missing)
     return At(target, setting)
 
 
-def row_of(model: Any, request: Request, name: str) -> Any:
-    """The row that a query parameter names by its key; None where it was not given."""
-    key = filters.key(request, name)
+def target_of(request: Request) -> Target | None:
+    """The target that ``?target=`` names; None where it was not given."""
+    name = filters.key(request, "target")
+    return target_named(name) if name else None
+
+
+def _setting_of(request: Request) -> Setting | None:
+    key = filters.key(request, "setting")
     if not key:
         return None
-    found = model.objects.filter(key=key).first()
+    found = Setting.objects.filter(key=key).first()
     if found is None:
-        raise Unknown(f"This {name} is not known.", where=name)
+        raise Unknown("This setting is not known.", where="setting")
     return found
 
 

@@ -1,6 +1,6 @@
 """``python3 -m tuning.bare.unpacked``, where a bundle was unpacked: an environment over what the machine has.
 
-Knows nothing but the standard library: what it installs is not there yet.
+Knows only the standard library, and what of the product knows no more: what it installs is not there yet.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from opatlas.cores import usable_cores
 
 WHEELS = Path("wheels")
 VENV = Path("var/gpu/venv")
@@ -86,7 +88,7 @@ def build_pycuda(source: Path) -> str:
             f"CUDADRV_LIB_DIR = [{str(folder)!r}]\nCUDA_ENABLE_CURAND = False\n"
             "LDFLAGS = ['-Wl,--no-as-needed', '-lcuda']\n"
         )
-        build = [str((VENV / "bin/python").absolute()), "-c", _BUILD, str(folder)]
+        build = [str((VENV / "bin/python").absolute()), "-c", _BUILD, str(folder), str(usable_cores())]
         if why := _ran(build, PYCUDA_S, tree):
             return why
         return install(next(folder.glob("*.whl")))
@@ -98,7 +100,7 @@ from concurrent.futures import ThreadPoolExecutor
 import setuptools.build_meta
 from setuptools._distutils.unixccompiler import UnixCCompiler
 sys.path.insert(0, os.getcwd())
-compilers, begun = ThreadPoolExecutor(os.cpu_count()), []
+compilers, begun = ThreadPoolExecutor(int(sys.argv[2])), []
 compile_one, link = UnixCCompiler._compile, UnixCCompiler.link
 def begin(*given):
     begun.append(compilers.submit(compile_one, *given))

@@ -13,8 +13,8 @@ from typing import Any
 
 from opatlas.evidence import Evidence
 from opatlas.identity import Setting, Target
+from opatlas.memory import total_bytes
 from opatlas.noise import SITTINGS
-from tuning.measure import procfs
 from tuning.measure.device.watch import DeviceWatch, claim_bytes, summary
 from tuning.measure.judging.roofline import floor_us
 from tuning.measure.kept import KeptSetUp, KeptSetUps
@@ -269,7 +269,7 @@ class LiveBench(Bench):
         """How many candidates fit into memory beside each other."""
         operator, device = self._specimen.operator, self._equipment.device
         each = CHILD_BYTES + needed_bytes(operator) // 2
-        together = int(MEMORY_SHARE * procfs.total_bytes()) // each
+        together = int(MEMORY_SHARE * total_bytes()) // each
         if device is not None and device.total_bytes:
             there = claim_bytes(tensor_bytes(operator), device.total_bytes)
             together = min(together, device.total_bytes // there - 1)  # beside the default

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tuning.measure import procfs
+from opatlas.memory import total_bytes
 from tuning.measure.outcome import Outcome
 from tuning.measure.specimen import Specimen
 
@@ -46,7 +46,7 @@ class KeptSetUps:
     first. Each is taken out for its use and given back after it."""
 
     def __init__(self, nbytes: int | None = None) -> None:
-        self.room = int(KEPT_SHARE * procfs.total_bytes()) if nbytes is None else nbytes
+        self.room = int(KEPT_SHARE * total_bytes()) if nbytes is None else nbytes
         self._kept: dict[str, KeptSetUp] = {}
 
     def take(self, default: str) -> KeptSetUp | None:

@@ -17,8 +17,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 
+from opatlas.cores import usable_cores
 from opatlas.identity import Operator, Setting, Target
-from tuning.measure import procfs
+from opatlas.memory import total_bytes
 from tuning.measure.bench import Bench, Equipment, Limits
 from tuning.measure.builder import build_here, build_in_child, request_for, tune_in_child
 from tuning.measure.device.watch import DeviceWatch, claim_bytes
@@ -140,7 +141,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
                 made = self._build(route, operator, setting, candidate, folder, limits or Limits())
                 built.put((number, made))
 
-        with ThreadPoolExecutor(os.cpu_count()) as builders:
+        with ThreadPoolExecutor(usable_cores()) as builders:
             # The longest queue first, so that it does not end alone.
             begun = [builders.submit(work, one) for one in sorted(queues.values(), key=len, reverse=True)]
             for queue in begun:
@@ -183,7 +184,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     def bench(self, operator: Operator, setting: Setting, default: BuiltArtifact) -> Iterator[Bench]:
         """Set an operator up: inputs, float64 reference, the default checked and timed; what an earlier
         bench of it found is not found again (``kept``)."""
-        needed, machine = needed_bytes(operator), procfs.total_bytes()
+        needed, machine = needed_bytes(operator), total_bytes()
         if needed > machine // 2:
             too_large = f"measuring it needs {needed >> 20} MiB; this machine has {machine >> 20} MiB"
             yield Bench(Outcome(Status.OUT_OF_MEMORY, too_large))
@@ -319,7 +320,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
     def _hands(self) -> ThreadPoolExecutor:
         """Threads for what is not timed; they live as long as the laboratory, since a zygote that one of them
         has to start again does not outlive it."""
-        return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="laboratory")
+        return ThreadPoolExecutor(usable_cores(), thread_name_prefix="laboratory")
 
     @cached_property
     def _flusher(self) -> CacheFlusher:

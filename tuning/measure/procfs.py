@@ -129,18 +129,6 @@ def _stat(name: str) -> list[bytes]:
         os.close(file)
 
 
-def available_bytes() -> int:
-    """Memory that the machine can still give without swapping."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return 1 << 62
-
-
-def total_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * PAGE_BYTES
-
-
 def waiting_us() -> int:
     """Microseconds since boot in which some task waited for a CPU (pressure); 0 where not reported."""
     try:

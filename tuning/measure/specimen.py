@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from opatlas.cores import usable_cores
 from opatlas.identity import Operator, Setting, describe
 from tuning.measure.judging.check import Reference
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
@@ -53,7 +53,7 @@ class Specimen:
             _put(self.inputs, [self.set_slots[index]], [spans])
             return spans
 
-        with ThreadPoolExecutor(os.cpu_count()) as makers:
+        with ThreadPoolExecutor(usable_cores()) as makers:
             self.own = list(makers.map(made, range(self.sets)))
         self.references = []
 

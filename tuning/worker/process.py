@@ -34,6 +34,7 @@ from opatlas.conf import Misconfigured
 from opatlas.identity import Operator, Setting, Target, detect_target
 from opatlas.identity.place.cuda import NoDevice, detect_gpus
 from opatlas.identity.place.kinds import CPU
+from opatlas.memory import total_bytes
 from tuning.conf import conf
 from tuning.environments import known as environments
 from tuning.explore import scratch
@@ -390,14 +391,13 @@ class WorkerProcess:
 
     def _enter(self) -> None:
         """This worker's row: what it is and what it can do, with reasons for what it cannot."""
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         Worker.objects.update_or_create(
             name=self.name,
             defaults={
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "target": self.target_row,
-                "memory_bytes": memory,
+                "memory_bytes": total_bytes(),
                 "doing": "starting",
                 "warm": False,
                 "last_seen_at": Now(),

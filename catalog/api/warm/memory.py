@@ -10,10 +10,10 @@ else it leaves alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.utils import timezone
 
@@ -27,7 +27,7 @@ from catalog.api.lookup_answer import (
     result_text,
     signer_json,
 )
-from catalog.api.lookup_json import HERE, ParsedLookup
+from catalog.api.lookup_json import ParsedLookup
 from catalog.best.revoked import lately_revoked, revocations
 from catalog.best.served import Accepts, Hit, find_bests, scopes_of
 from catalog.best.stages import is_reached
@@ -38,6 +38,7 @@ from catalog.lookup.lookups import EVIDENCE, MANIFEST, NEXT, RELATED, LookupAnsw
 from catalog.lookup.recalls import Recalls
 from catalog.lookup.results import Result
 from catalog.lookup.shelf import Shelf
+from catalog.selectors.targets import HERE
 from catalog.usage.journal_line import hit_text, said_text
 from opatlas.quick_json import json_bytes
 
@@ -45,8 +46,7 @@ LESSON = "opatlas.lesson"
 """Where in a request's environ a view leaves what may be learnt of it."""
 
 _HIT_BYTES = 2_000  # a hit beside its texts, the dicts' share in it
-_ASK_BYTES, _ITEM_BYTES = 700, 150
-_MOST_ACCEPTS = 10_000
+_ASK_BYTES, _ITEM_BYTES = 1_000, 200
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,25 @@ class Lesson:
 class WarmAsk(NamedTuple):
     """A checked request, as far as the memory needs it."""
 
-    place: tuple[str, str]  # target and setting as they were named; no setting: the target's own
+    target: str  # its key, or ``here``
+    setting: str  # its key, or nothing: the target's own
     accepts: int
     keys: tuple[str, ...]
     calls: tuple[float, ...]
     related: tuple[str, ...]
     job: str  # as JSON
-    parsed: ParsedLookup
+    parsed: ParsedLookup  # without what is above
     lasts: bool  # nothing but hits and the standing decides on the answer
     weight_bytes: int
+
+    @property
+    def question(self) -> Hashable:
+        """The same for all that ask the same, however it was written; with its place."""
+        asked = self.parsed
+        return (
+            *(self.accepts, self.keys, self.calls, self.related, self.job),
+            *(asked.include, asked.known, asked.revoked_since, asked.wait_s, asked.wait_for),
+        )
 
 
 class WarmStanding(NamedTuple):
@@ -87,6 +97,20 @@ class WarmAnswer(NamedTuple):
     body: bytes
     said: bytes  # for ``recording.journal_said``; empty: nothing was asked for
     lasts: bool  # it is good for as long as the standing is the same
+
+
+class _WarmMade(NamedTuple):
+    """An answer as it was made last."""
+
+    look: int
+    standing: WarmStanding
+    answer: WarmAnswer
+    weight_bytes: int
+
+
+class _AcceptsNumber(NamedTuple):
+    number: int
+    weight_bytes: int
 
 
 class _WarmHit(NamedTuple):
@@ -129,7 +153,8 @@ class WarmMemory:
         self._artifacts: Shelf[str, _WarmArtifact] = Shelf(most_bytes // 8)
         self._places: Shelf[tuple[str, str], _WarmPlace] = Shelf(most_bytes // 64)
         self._nothing: Shelf[tuple[int, int, int, int, str], _WarmNothing] = Shelf(most_bytes // 64)
-        self._accepts: dict[Any, int] = {}
+        self._made: Shelf[Hashable, _WarmMade] = Shelf(most_bytes // 8)
+        self._accepts: Shelf[Hashable, _AcceptsNumber] = Shelf(most_bytes // 64)
         self._numbers = count()
 
     def __len__(self) -> int:
@@ -142,22 +167,26 @@ class WarmMemory:
         related = tuple(item.key for item in parsed.related)
         named = {*keys, *related}
         if (
-            parsed.target == HERE
-            or len(named) < len(keys) + len(related)  # one twice is merged, and counted once
+            len(named) < len(keys) + len(related)  # one twice is merged, and counted once
             or EVIDENCE in parsed.include
             or (related and RELATED not in parsed.include)  # they would be written down
         ):
             return None
+        target, setting = parsed.target, parsed.setting
         return WarmAsk(
-            _place_named(parsed),
+            target if isinstance(target, str) else target.key,
+            "" if setting is None else setting if isinstance(setting, str) else setting.key,
             self._number_of(parsed.accepts),
             keys,
             tuple(item.calls for item in parsed.operators),
             related,
             json.dumps(parsed.job),
-            parsed,
+            replace(parsed, target="", setting=None, operators=(), related=()),
             parsed.revoked_since is None and parsed.include.isdisjoint((MANIFEST, NEXT)),
-            size_bytes + _ASK_BYTES + _ITEM_BYTES * len(named) + 100 * len(parsed.known),
+            size_bytes
+            + _ASK_BYTES
+            + _ITEM_BYTES * (len(named) + len(parsed.known))
+            + _size_of(parsed.accepts),
         )
 
     def standing(self) -> WarmStanding:
@@ -167,14 +196,42 @@ class WarmMemory:
         return WarmStanding(self._recalls.changed, served, lately_revoked(), not charging().may_charge())
 
     def answer(
-        self, organisation_id: int, ask: WarmAsk, alone: bool, standing: WarmStanding, look: int
+        self,
+        organisation_id: int,
+        ask: WarmAsk,
+        alone: bool,
+        standing: WarmStanding,
+        look: int,
+        here: str | None,
     ) -> WarmAnswer | None:
-        """``alone``: as ``GET …/best`` answers; ``look``: the one in which this is asked. None: Django is to
-        be asked. Nothing is written down yet."""
-        recalls = self._recalls
-        place = self._places.get(ask.place)
-        if place is None or place.look < recalls.everything:
+        """``alone``: as ``GET …/best`` answers; ``look``: the one in which this is asked; ``here``: what this
+        means in it, a target's key. None: Django is to be asked. Nothing is written down yet."""
+        target = here if ask.target == HERE else ask.target
+        place = self._places.get((target or "", ask.setting))
+        if place is None or place.look < self._recalls.everything:
             return None
+        question = (organisation_id, place.target.pk, place.setting.pk, alone, ask.question)
+        made = self._made.get(question)
+        if made is not None and (
+            made.look == look
+            or (made.answer.lasts and made.standing is standing)  # as the front's replies do
+        ):
+            return made.answer
+        answer = self._answered(organisation_id, place, ask, alone, standing, look)
+        if answer is not None:
+            weight = len(answer.body) + len(answer.said) + ask.weight_bytes
+            self._made.put(question, _WarmMade(look, standing, answer, weight))
+        return answer
+
+    def _answered(
+        self,
+        organisation_id: int,
+        place: _WarmPlace,
+        ask: WarmAsk,
+        alone: bool,
+        standing: WarmStanding,
+        look: int,
+    ) -> WarmAnswer | None:
         first = (organisation_id, place.target.pk, place.setting.pk, ask.accepts)
         found = self._found(first, (*ask.keys, *ask.related)) or self._read(first, place, ask, look)
         if found is None:
@@ -207,9 +264,10 @@ class WarmMemory:
         answer, parsed = lesson.answer, lesson.parsed
         organisation = lesson.key.organisation_id
         target, setting = answer.target, answer.setting
-        if parsed.target != HERE:
-            place = _WarmPlace(look, target, setting, PlaceWords.of(target, setting))
-            self._places.put(_place_named(parsed), place)
+        place = _WarmPlace(look, target, setting, PlaceWords.of(target, setting))
+        self._places.put((target.key, setting.key), place)
+        if parsed.setting is None:
+            self._places.put((target.key, ""), place)
         first = (organisation, target.pk, setting.pk, self._number_of(parsed.accepts))
         for result in (*answer.results, *answer.related, *answer.next):
             if result.status == "hit" and result.terms is None and result.neighbour is None:
@@ -334,15 +392,15 @@ class WarmMemory:
             return None  # Django says so
 
     def _number_of(self, accepts: Accepts | None) -> int:
-        """What is accepted by a small number: hashing all of it would take longer than the rest."""
-        versions = None if accepts is None else accepts.versions
-        said = accepts and (accepts.kinds, None if versions is None else frozenset(versions.items()))
-        number = self._accepts.get(said)
-        if number is None:
-            if len(self._accepts) >= _MOST_ACCEPTS:
-                self._accepts = {}  # numbers go on: none is ever another's
-            number = self._accepts.setdefault(said, next(self._numbers))
-        return number
+        """What is accepted by a small number: hashing all of it would take longer than the rest. What has
+        made room gets another: none is ever another's."""
+        kinds, versions = (None, None) if accepts is None else (accepts.kinds, accepts.versions)
+        said = (kinds, None if versions is None else frozenset(versions.items()))
+        held = self._accepts.get(said)
+        if held is None:
+            held = _AcceptsNumber(next(self._numbers), 500 + _size_of(accepts))
+            self._accepts.put(said, held)
+        return held.number
 
 
 def _fitted(text: bytes) -> bytes:
@@ -350,9 +408,6 @@ def _fitted(text: bytes) -> bytes:
     return bytes(memoryview(text))
 
 
-def _place_named(parsed: ParsedLookup) -> tuple[str, str]:
-    target, setting = parsed.target, parsed.setting
-    return (
-        target if isinstance(target, str) else target.key,
-        "" if setting is None else setting if isinstance(setting, str) else setting.key,
-    )
+def _size_of(accepts: Accepts | None) -> int:
+    versions = {} if accepts is None else accepts.versions or {}
+    return sum(_ITEM_BYTES + len(name) + len(one) for name, one in versions.items())

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catalog.errors import RequestError, Unknown
-from catalog.models import Job, Method, Model, Operator, Setting, Target
+from catalog.models import Job, Method, Model, Operator, Setting
 from catalog.search import Words
+from catalog.selectors.targets import target_named
 from catalog.viewing import BILL, Viewer
 from dashboard.notifications.models import SubjectKind
 from dashboard.notifications.write.wording import shortened
@@ -38,9 +39,7 @@ def operator(key: str, target: str = "", setting: str = "") -> NamedSubject:
     place: dict[str, Any] = {"target": None, "setting": None}
     title = row.summary
     if target:
-        place["target"] = Target.objects.filter(key=_text(target, "target")).first()
-        if place["target"] is None:
-            raise Unknown("No target has this key.", where="target")
+        place["target"] = target_named(_text(target, "target"))
         title += f" on {place['target'].capability}"
     if setting:
         place["setting"] = Setting.objects.filter(key=_text(setting, "setting")).first()
@@ -95,10 +94,8 @@ def operators_that(given: Mapping[str, Any]) -> NamedSubject:
         raise RequestError(f"method is one of {', '.join(Method.values)}.", where="method")
     capability = ""
     if "target" in filters:
-        target = Target.objects.filter(key=filters["target"]).first()
-        if target is None:
-            raise Unknown("No target has this key.", where="target")
-        capability = target.capability
+        target = target_named(filters["target"])
+        filters["target"], capability = target.key, target.capability
     digest = hashlib.sha256(json.dumps(filters, sort_keys=True).encode()).hexdigest()[:32]
     return NamedSubject(
         SubjectKind.FILTER, f"filter:{digest}", _filter_title(filters, capability), {"filters": filters}

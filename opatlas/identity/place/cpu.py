@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 from pathlib import Path
 
+from opatlas.cores import usable_cores
 from opatlas.identity.place.kinds import CPU
 from opatlas.identity.place.target import Target
 
@@ -76,8 +76,3 @@ def read_caches(folder: Path) -> tuple[tuple[str, int], ...]:
 def _bytes(text: str) -> int:
     found = re.fullmatch(r"(\d+)([KMG]?)", text)
     return int(found.group(1)) << {"": 0, "K": 10, "M": 20, "G": 30}[found.group(2)] if found else 0
-
-
-def usable_cores() -> int:
-    """CPUs that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -21,12 +24,15 @@ from catalog import models
 from catalog.best import revoked, vouching
 from catalog.best.withdrawing import withdraw
 from catalog.lookup import recalls
+from catalog.lookup.recalls import Recalls
 from catalog.people.keys import create_api_key, revoke_api_key
+from catalog.registry import register_target
 from catalog.usage import journal
 from catalog.usage.draining import drain_journal
 from dashboard.billing import rules
 from dashboard.conf import parse_rate
 from dashboard.operation import front, limits
+from opatlas.identity import Setting, Target, default_setting
 from tests.catalog import making
 from tests.catalog.conftest import place_of, put, setting, target  # noqa: F401
 from tests.dashboard.billing.conftest import price  # noqa: F401
@@ -55,13 +61,22 @@ def wire(make_key: Any) -> Wire:
     return Wire(make_key("lookup"))
 
 
+@pytest.fixture(params=["key", "here"])
+def named(request: pytest.FixtureRequest, target: Any) -> str:
+    """The target as it is named: by its key, or as the one whose worker was seen last (some time ago)."""
+    if request.param == "key":
+        return str(target.key)
+    models.Target.objects.filter(pk=target.pk).update(served_until=timezone.now() - timedelta(minutes=1))
+    return "here"
+
+
 @pytest.fixture
-def best_of(wire: Wire, target: Any) -> Callable[..., Any]:
+def best_of(wire: Wire, named: str) -> Callable[..., Any]:
     """``best_of(64, job="run")``: asked through the front."""
 
     def ask(length: int, more: str = "", **changes: Any) -> Any:
         path = f"/api/v1/operators/{making.relu(length).key}/best"
-        return wire.get(path, f"target={target.key}{more}", **changes)
+        return wire.get(path, f"target={named}{more}", **changes)
 
     return ask
 
@@ -158,6 +173,7 @@ class TestTheSameAnswer:
         monkeypatch.setattr(revoked, "timezone", SimpleNamespace(now=lambda: now))
         chance = random.Random(seed)
         asks = RandomAsks(chance, target)
+        models.Target.objects.filter(pk=target.pk).update(served_until=now - timedelta(minutes=1))
         warm = 0
         for step in range(90):
             if step % 6 == 0:
@@ -203,7 +219,10 @@ class RandomAsks:
         for item in made["operators"]:
             if chance.random() < 0.3:
                 item["calls"] = chance.choice([1, 2.5, 1e6])
+        if chance.random() < 0.5:
+            made["target"] = chance.choice(["here", self._target.description])
         fields: dict[str, Any] = {
+            "setting": chance.choice([None, {"threads": 1}, {"threads": self._target.description["cores"]}]),
             "include": chance.choice(
                 [
                     *(["manifest"], ["related"], ["manifest", "related"], ["evidence"], []),
@@ -238,6 +257,185 @@ def change(chance: random.Random, put: Any, organisation: Any) -> None:
             label = chance.choice(["plain", "nullable", "naïve"])
             more = {"needs": needs, "label": label, "final": chance.random() < 0.5, **private}
             put(length, route, chance.uniform(0.5, 3.0), candidate={"n": chance.random()}, **more)
+
+
+class TestTheSameQuestion:
+    """However it is written, it is one entry: what was answered in one form is known in every other."""
+
+    @pytest.fixture
+    def cores(self, target) -> int:
+        models.Target.objects.update(served_until=timezone.now() - timedelta(minutes=1))
+        return int(target.description["cores"])
+
+    def forms(self, target, cores: int) -> list[bytes]:
+        key, item = target.key, {"key": making.relu(64).key}
+        default = setting_of(target)
+        usual = {"target": key, "operators": [item]}
+        documents = [
+            usual | {"target": "here"},
+            usual | {"target": target.description},
+            usual | {"setting": default.to_json()},
+            usual | {"setting": default.key},
+            usual | {"setting": {"threads": cores}, "target": "here"},
+            usual | {"setting": None, "job": " ", "accepts": {}, "include": [], "known": [], "related": []},
+            usual | {"wait_s": 0, "wait_for": "first", "free_only": False, "revoked_since": None},
+            usual | {"operators": [item | {"calls": 1}]},
+            usual | {"operators": [item | {"calls": 1.0}], "target": "here"},
+            usual | {"operators": [{"graph": making.relu_json(64)}]},
+            dict(reversed(usual.items())),
+        ]
+        spaced = json.dumps(usual, indent=3).encode()
+        return [json.dumps(usual).encode(), spaced, *(json.dumps(one).encode() for one in documents)]
+
+    def test_is_answered_by_what_was_made_once(self, wire, put, target, cores, django_assert_num_queries):
+        put(64, "eager", 1.0)
+        first, *others = self.forms(target, cores)
+        cold, warm = wire.post(first), wire.post(first)
+        assert (cold.warm, warm.warm) == (False, True)
+        with django_assert_num_queries(0):
+            answers = [wire.post(one) for one in others]
+        assert [one.warm for one in answers] == [True] * len(others)
+        assert {one.body for one in answers} == {cold.body}
+        assert len(wire.front.memory._made) == 1
+        assert usages() == len(others) + 2
+        django = {wire.post(one, front=False).body for one in others}
+        assert django == {cold.body}
+
+    def test_is_answered_whichever_form_came_first(self, wire, put, target, cores):
+        put(64, "eager", 1.0)
+        for one in reversed(self.forms(target, cores)):
+            wire.post(one)
+        assert all(wire.post(one).warm for one in self.forms(target, cores))
+
+    def test_of_a_get(self, wire, put, target, cores):
+        put(64, "eager", 1.0)
+        path = f"/api/v1/operators/{making.relu(64).key}/best"
+        queries = [
+            f"target={name}{setting}{more}"
+            for name in (target.key, "here")
+            for setting in (
+                "",
+                f"&setting={setting_of(target).key}",
+                f"&threads={cores}",
+                "&threads=&setting=",
+            )
+            for more in ("", "&job=", "&kinds=&versions=")
+        ]
+        first = wire.get(path, queries[0])
+        answers = [wire.get(path, query) for query in queries]
+        assert [one.warm for one in answers] == [True] * len(queries)
+        assert (
+            {one.body for one in answers} == {first.body} == {wire.get(path, "target=here", front=False).body}
+        )
+        assert all(wire.get(path, query).quick for query in queries)
+
+    def test_other_questions_are_others(self, wire, put, target, cores):
+        put(64, "eager", 1.0)
+        asked = lookup_of(target, 64)
+        wire.post(asked), wire.post(asked)
+        other = wire.post(asked | {"setting": {"threads": 1}})
+        assert not other.warm and other.json()["results"][0]["status"] != "hit"
+        assert wire.post(asked | {"operators": [asked["operators"][0] | {"calls": 2}]}).warm
+        drain_journal()
+        assert sorted(models.Usage.objects.values_list("calls", flat=True)) == [1.0, 1.0, 2.0]
+
+    @pytest.mark.parametrize(
+        ("query", "said"),
+        [
+            ("&threads=0", "from 1 to 4096"),
+            ("&threads=two", "threads=2"),
+            ("&threads=-1", "threads=2"),
+            ("&threads=4096", "ask for 1 to"),
+            ("&threads=1&setting=s1:" + "0" * 64, "not by both"),
+        ],
+    )
+    def test_threads_that_are_none(self, wire, put, target, query, said):
+        put(64, "eager", 1.0)
+        path = f"/api/v1/operators/{making.relu(64).key}/best"
+        for _ in range(2):
+            answer = wire.get(path, f"target={target.key}{query}")
+            assert answer.status.startswith("400") and said in answer.json()["error"]
+
+
+def setting_of(target: Any) -> Setting:
+    return default_setting(Target.from_json(target.description))
+
+
+class TestHere:
+    """``here`` is whatever this service's own worker is now."""
+
+    @pytest.fixture
+    def other(self, target) -> Any:
+        return register_target(Target.from_json(target.description | {"arch": "zen4"}))
+
+    def seen(self, target: Any, minutes: float) -> None:
+        models.Target.objects.filter(pk=target.pk).update(
+            served_until=timezone.now() + timedelta(minutes=minutes)
+        )
+
+    def told(self, answer: Any) -> str:
+        return str(answer.json()["target"])
+
+    def ask_both(self, wire) -> tuple[Any, Any]:
+        path = f"/api/v1/operators/{making.relu(64).key}/best"
+        lookup = {"target": "here", "operators": [{"key": making.relu(64).key}]}
+        return wire.get(path, "target=here"), wire.post(lookup)
+
+    def test_is_another_from_the_look_on_that_sees_another_worker(self, wire, put, place_of, target, other):
+        put(64, "eager", 1.0)
+        self.seen(target, 1)
+        for _ in range(3):
+            assert {self.told(one) for one in self.ask_both(wire)} == {target.key}
+        self.seen(other, 2)
+        wire.later()
+        for _ in range(3):
+            answers = self.ask_both(wire)
+            assert {self.told(one) for one in answers} == {other.key}
+            assert not any(one.warm for one in answers), "nothing is known there"
+        self.seen(target, 3)
+        wire.later()
+        for _ in range(2):
+            answers = self.ask_both(wire)
+            assert {self.told(one) for one in answers} == {target.key}
+        assert all(one.warm for one in answers) and answers[0].quick
+
+    def test_is_not_what_it_was_within_the_look_that_a_reply_was_made_in(self, wire, put, target, other):
+        """A reply is kept over looks that find nothing changed: a heartbeat of another worker is enough."""
+        put(64, "eager", 1.0)
+        self.seen(target, 5), self.seen(other, 1)
+        for _ in range(3):
+            self.ask_both(wire)
+        before = wire.front._recalls.changed
+        self.seen(other, 6)
+        wire.later()
+        assert {self.told(one) for one in self.ask_both(wire)} == {other.key}
+        assert wire.front._recalls.changed == before, "no recall told of it"
+
+    def test_named_by_its_key_it_stays(self, wire, put, target, other):
+        put(64, "eager", 1.0)
+        self.seen(target, 5)
+        asked = lookup_of(target, 64)
+        wire.post(asked), wire.post(asked)
+        self.seen(other, 6)
+        wire.later()
+        answer = wire.post(asked)
+        assert answer.warm and self.told(answer) == target.key
+
+    def test_is_nowhere_before_any_worker_was_seen(self, wire, put, target):
+        put(64, "eager", 1.0)
+        for _ in range(2):
+            answers = self.ask_both(wire)
+            assert all(one.status.startswith("404") for one in answers)
+            assert all("No worker was ever here" in one.json()["error"] for one in answers)
+        self.seen(target, 1)
+        wire.later()
+        assert all(one.status.startswith("200") for one in self.ask_both(wire))
+
+    def test_of_two_that_were_seen_at_once_is_the_same_by_either_way(self, wire, put, target, other):
+        models.Target.objects.update(served_until=timezone.now() + timedelta(minutes=1))
+        put(64, "eager", 1.0)
+        answers = [*self.ask_both(wire), *self.ask_both(wire)]
+        assert len({self.told(one) for one in answers}) == 1 and answers[-1].warm
 
 
 class TestChangesAreSeen:
@@ -762,11 +960,11 @@ class TestTheQuickLane:
         assert answers[2].said == best_of(64, front=False).said
         assert usages() == 4
 
-    def test_reads_nothing(self, wire, put, best_of, target, django_assert_num_queries):
+    def test_reads_nothing(self, wire, put, best_of, named, django_assert_num_queries):
         put(64, "eager", 1.0)
         for _ in range(2):
             best_of(64)
-        path, query = f"/api/v1/operators/{making.relu(64).key}/best", f"target={target.key}"
+        path, query = f"/api/v1/operators/{making.relu(64).key}/best", f"target={named}"
         sent = sent_of(environ_of(wire.key, "GET", path, query))
         with django_assert_num_queries(0):
             assert best_of(64).quick
@@ -948,8 +1146,55 @@ class TestBounds:
         assert wire.post(lookup_of(target, 1)).warm, "what is asked for again stays"
         assert len(wire.front._asks) < 120 and len(wire.front._replies) < 120
 
+    def test_replies_to_long_headers_are_not_kept(self, make_key, put, target):
+        """Each would be kept with its headers: 200 kB of them with each reply."""
+        wire = Wire(make_key("lookup"), warm_bytes=1 << 20)
+        put(64, "eager", 1.0)
+        path, query = f"/api/v1/operators/{making.relu(64).key}/best", f"target={target.key}"
+        kept = weighed(wire)
+        for number in range(20):
+            accept = f"application/json;q=0.{number}," + "x/y," * 50_000
+            for _ in range(2):
+                answer = wire.get(path, query, HTTP_ACCEPT=accept)
+                assert answer.status.startswith("200") and not answer.warm
+        assert weighed(wire) - kept < 200_000
+
+    @pytest.mark.parametrize("how", ["headers", "accepts", "texts"])
+    def test_all_that_is_kept_of_replies_counts(self, make_key, put, target, how):
+        """Whatever is written in ever other ways: what lies in memory is within what it may take."""
+        room = 256 << 10
+        wire = Wire(make_key("lookup"), warm_bytes=room)
+        put(64, "eager", 1.0)
+        usual = lookup_of(target, 64)
+        wire.post(usual), wire.post(usual)
+        for number in range(150):
+            asked, changes = dict(usual), {}
+            if how == "headers":
+                changes["HTTP_ACCEPT"] = f"application/json;q=0.{number}," + "x/y," * 450
+            elif how == "accepts":
+                asked["accepts"] = {"versions": {f"a{number}-{one}": "1" for one in range(200)}}
+            else:
+                asked["job"] = f"{number}".ljust(200, "x")
+            for _ in range(2):
+                wire.post(asked, **changes)
+        assert weighed(wire) < 3 * room
+
     def test_where_it_may_remember_nothing_django_answers(self, make_key, put, target):
         wire = Wire(make_key("lookup"), warm_bytes=0)
         put(64, "eager", 1.0)
         assert not any(wire.post(lookup_of(target, 64)).warm for _ in range(3))
         assert len(wire.front.memory) == 0
+
+
+def weighed(wire: Wire) -> int:
+    """Bytes of all that the front keeps: what is reached from it, but for classes, code and the database."""
+    others = (type, ModuleType, Model, FunctionType, MethodType, Recalls)
+    seen: dict[int, Any] = {}
+    waiting: list[Any] = [wire.front._replies, wire.front._asks, wire.front._guises, wire.front.memory]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, others):
+            continue
+        seen[id(one)] = one
+        waiting += gc.get_referents(one)
+    return sum(sys.getsizeof(one) for one in seen.values())

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from opatlas import memory
 from tests.hostile.cheats.table import HELPERS
 from tests.hostile.containment.conftest import SECRET, Machine
 from tests.hostile.containment.routes import Probing
 from tests.tuning.measure.kernels import c_artifact
 from tests.tuning.measure.test_misbehaviour import MEASURED
-from tuning.measure import procfs
 from tuning.measure.laboratory import Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.routes.base import Candidate
@@ -201,12 +201,12 @@ def test_nothing_can_be_used_up(machine: Machine, tmp_path: Path, what: str) -> 
     body = body if "return" in body else body + " return 0;"
     idle = "static void* idle(void* a) { for (;;) pause(); return a; }"
     source = f"{HELPERS}{idle}\nint opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* p, void* s) {{\n{body}\n}}\n"
-    before = procfs.available_bytes()
+    before = memory.available_bytes()
     bomb = c_artifact(tmp_path, "bomb", machine.operator, machine.setting, source)
     outcome = machine.bench.measure(bomb, HASTY if Status.TIMED_OUT in statuses else PATIENT)
     assert outcome.status in statuses, outcome
     assert words in outcome.detail
     assert SECRET not in outcome.log_tail
-    assert procfs.available_bytes() > before - (1 << 30)
+    assert memory.available_bytes() > before - (1 << 30)
     honest = c_artifact(tmp_path, "honest", machine.operator, machine.setting)
     assert machine.bench.measure(honest).status in MEASURED

@@ -1,11 +1,11 @@
 """Targets: hardware only, told by the machine or by a caller."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opatlas.cores import usable_cores
 from opatlas.errors import InvalidTarget
 from opatlas.identity import Target, compiler_flags, detect_target, llvm_target
 from opatlas.identity.place.cpu import read_caches, read_features
@@ -35,7 +35,7 @@ H100: dict[str, Any] = {
 def test_this_machine_is_told() -> None:
     target = detect_target()
     assert target.kind == "cpu"
-    assert target.cores == len(os.sched_getaffinity(0))
+    assert target.cores == usable_cores()
     assert target.features == tuple(sorted(target.features))
     assert "hypervisor" not in target.features
     assert target.capability == f"cpu.{target.arch}"

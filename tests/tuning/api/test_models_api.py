@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from catalog.models import Model
+from catalog.registry import register_target
+from opatlas.identity import Target
 from tests.catalog.making import row_counts
 from tests.tuning.graph import making
 from tuning.api import models as models_api
@@ -75,6 +80,21 @@ def test_a_sample_and_an_operator_list_are_given_as_json(give: Any) -> None:
 def test_a_target_is_named_by_its_key(give: Any, target_row: Any) -> None:
     answer = give(_relu([4]), name="m", target=target_row.key).json()
     assert answer["model"]["target"] == target_row.key
+
+
+def test_here_is_the_target_whose_worker_was_seen_last(give: Any, target_row: Any) -> None:
+    other = register_target(replace(Target.from_json(target_row.description), arch="zen4"))
+    now = timezone.now()
+    for row, minutes in ((target_row, 9), (other, 1)):
+        type(row).objects.filter(pk=row.pk).update(served_until=now - timedelta(minutes=minutes))
+    answer = give(_relu([4]), name="m", target="here")
+    assert answer.status_code == 201 and answer.json()["model"]["target"] == other.key
+
+
+def test_here_is_nowhere_before_any_worker_was_seen(give: Any, target_row: Any) -> None:
+    type(target_row).objects.update(served_until=None)
+    answer = give(_relu([4]), name="m", target="here")
+    assert answer.status_code == 404 and "No worker was ever here" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from tests.disks import fill, small_disk
 from tests.tuning.graph import making
@@ -79,6 +80,115 @@ def test_what_takes_too_long_ends(take: Callable[..., dict[str, Any]], configure
     configure(upload_s=1.0)
     with pytest.raises(UploadRefused, match="took longer than 1 s"):
         take(long_chain(45_000))
+
+
+def endless_loop() -> bytes:
+    """``while n != 0: n -= 2`` from a constant 7 on: whoever ran or folded it would not come back."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Sub", ["n", "two"], ["next"]),
+            helper.make_node("Equal", ["next", "zero"], ["ended"]),
+            helper.make_node("Not", ["ended"], ["goes_on"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("n", TensorProto.INT64, []),
+        ],
+        [
+            helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.INT64, []),
+        ],
+    )
+    nodes = [
+        helper.make_node("Loop", ["", "true", "seven"], ["last"], body=body),
+        helper.make_node("Add", ["x", "last"], ["y"]),
+    ]
+    constants = {"two": np.int64(2), "zero": np.int64(0), "seven": np.int64(7), "true": np.bool_(True)}
+    return making.model(nodes, {"x": [4]}, ["y"], constants, element=TensorProto.INT64).SerializeToString()
+
+
+def test_a_loop_without_an_end_is_taken_apart_and_not_run(take: Callable[..., dict[str, Any]]) -> None:
+    found = take(endless_loop())
+    types = {node["op"] for one in found["operators"] for node in one["graph"]["nodes"]}
+    assert types == {"Sub", "Equal", "Not", "Add"}
+    assert found["unmapped"] == {"control flow (Loop)": 1}
+
+
+def grown(nodes: list[Any], **constants: Any) -> bytes:
+    return making.model(nodes, {"x": [4]}, ["y"], constants).SerializeToString()
+
+
+def inlined(count: int) -> bytes:
+    """Functions, each of which calls the one before twice."""
+    own = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    made = [helper.make_function("own", "f0", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], own)]
+    for number in range(1, count):
+        calls = [
+            helper.make_node(f"f{number - 1}", [given], [named], domain="own")
+            for given, named in (("a", "m"), ("m", "b"))
+        ]
+        made.append(helper.make_function("own", f"f{number}", ["a"], ["b"], calls, own))
+    node = helper.make_node(f"f{count - 1}", ["x"], ["y"], domain="own")
+    return making.model([node], {"x": [4]}, ["y"], functions=made).SerializeToString()
+
+
+GROWING = {
+    "a constant of 2 TB": (
+        grown(
+            [helper.make_node("ConstantOfShape", ["s"], ["c"]), helper.make_node("Mul", ["c", "x"], ["y"])],
+            s=np.array([1 << 30, 512, 4]),
+        ),
+        "",
+    ),
+    "a shape that is a range of 8 TB": (
+        grown(
+            [
+                helper.make_node("Range", ["a", "b", "d"], ["s"]),
+                helper.make_node("Reshape", ["x", "s"], ["y"]),
+            ],
+            a=np.int64(0), b=np.int64(1 << 40), d=np.int64(1),
+        ),
+        "depends on data",
+    ),
+    "a shape that doubles forty times": (
+        grown(
+            [
+                helper.make_node("Shape", ["x"], ["s0"]),
+                *(helper.make_node("Concat", [f"s{n}"] * 2, [f"s{n + 1}"], axis=0) for n in range(40)),
+                helper.make_node("Reshape", ["x", "s40"], ["y"]),
+            ]
+        ),
+        "depends on data",
+    ),
+    "a size beyond 64 bits": (
+        grown(
+            [
+                helper.make_node("Identity", ["x"], ["s0"]),
+                *(helper.make_node("Concat", [f"s{n}"] * 2, [f"s{n + 1}"], axis=0) for n in range(99)),
+                helper.make_node("Identity", ["s99"], ["y"]),
+            ]
+        ),
+        "overflow",
+    ),
+    "functions that call each other twice": (inlined(40), "With its functions inlined"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", GROWING)
+def test_what_grows_when_it_is_computed_is_never_computed(
+    take: Callable[..., dict[str, Any]], configure: Any, what: str
+) -> None:
+    """Within a quarter of the memory that it may have by default: taken apart, or refused in a sentence."""
+    configure(upload_memory_mib=512)
+    data, sentence = GROWING[what]
+    try:
+        said = str(take(data)["unmapped"])
+    except UploadRefused as refused:
+        said = str(refused)
+    assert sentence in said and "broke what takes uploads apart" not in said
+    assert "MiB of memory" not in said
 
 
 @pytest.mark.parametrize("tier", ["T0", ""])

@@ -28,12 +28,17 @@ class Command(CallerCommand):
             "--threads", type=int, default=None, help="threads of the setting; all cores otherwise"
         )
         parser.add_argument(
+            "--target",
+            default="",
+            help="a target's t1: key, or here: that of the worker seen last; one that is served otherwise",
+        )
+        parser.add_argument(
             "--as-float32", action="store_true", help="an operator list's half precision as float32"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         name, data = _given(options["model"])
-        target, setting = ingest.default_place(options["threads"])
+        target, setting = ingest.default_place(options["threads"], options["target"])
         row = ingest.add_model(
             data,
             options["name"] or name,

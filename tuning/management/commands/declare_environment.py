@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from catalog.commands import CallerCommand
+from catalog.selectors.targets import HERE, target_named
 from tuning.environments import declaring, revalidation
 from tuning.environments import known as environments
 from tuning.environments.known import RouteEnvironments
@@ -22,7 +23,7 @@ class Command(CallerCommand):
         parser.add_argument("--route", help="only this route")
         parser.add_argument("--environment", help="declare this one (its digest's beginning) for --route")
         parser.add_argument(
-            "--target", default="", help="a target's key or capability, where there are several"
+            "--target", default="", help="a target's key or capability, or here, where there are several"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -70,6 +71,8 @@ class Command(CallerCommand):
 
     def _chosen(self, options: dict[str, Any]) -> list[RouteEnvironments]:
         target, route = options["target"], options["route"]
+        if target == HERE:
+            target = target_named(HERE).key
         return [
             standing
             for standing in environments.route_environments()

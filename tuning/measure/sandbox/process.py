@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opatlas import memory
 from tuning.measure import procfs
 from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.outcome import Status
@@ -330,7 +331,7 @@ class Child:
             raise ChildFailed(
                 Status.OUT_OF_MEMORY, f"used {used >> 20} MiB; at most {self.bounds.memory_bytes >> 20} MiB"
             )
-        if procfs.available_bytes() < procfs.total_bytes() * MEMORY_RESERVE:
+        if _memory_runs_out():
             self._signal(signal.SIGKILL)
             raise ChildFailed(Status.OUT_OF_MEMORY, "left the machine with too little memory")
 
@@ -375,6 +376,11 @@ class Child:
             signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
             return
+
+
+def _memory_runs_out() -> bool:
+    there = memory.available_bytes()
+    return there is not None and there < memory.total_bytes() * MEMORY_RESERVE
 
 
 def _died(status: int) -> ChildFailed:

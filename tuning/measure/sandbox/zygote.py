@@ -16,6 +16,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from opatlas.cores import usable_cores
+from opatlas.memory import total_bytes
 from tuning.measure import procfs
 from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.outcome import Status
@@ -31,7 +33,7 @@ START_S = 120.0
 """Importing TVM's MetaSchedule can take a minute on a loaded machine."""
 FORK_S = 10.0
 STRAYS_S = 0.25
-PROCESSES = 512 + 8 * (os.cpu_count() or 1)
+PROCESSES = 512 + 8 * usable_cores()
 """Threads and processes of one zygote's user: frameworks start one or two threads a core in each child."""
 GROUP_RESERVE_BYTES = 2 << 30
 """What a zygote's control group may use beyond its children's bounds: what it has imported, its /tmp."""
@@ -236,7 +238,7 @@ class Zygote:
         all_bounds = [child.bounds for child in self._live] + ([coming] if coming else [])
         # Above what the parent allows, so that usually the parent's word is the one that is recorded.
         children_bytes = sum(_data_bytes(self.name, bounds.memory_bytes) for bounds in all_bounds)
-        most = int(procfs.total_bytes() * (1 - MEMORY_RESERVE))
+        most = int(total_bytes() * (1 - MEMORY_RESERVE))
         self._walls.group.limit(min(most, GROUP_RESERVE_BYTES + children_bytes), 4 * PROCESSES)
 
     def _killed_for_memory(self) -> int:

@@ -19,6 +19,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from opatlas.cores import usable_cores
 from opatlas.evidence import Evidence
 from opatlas.noise import CALM_BETWEEN_S, NOISY_SHARE
 from tuning.measure import procfs
@@ -73,7 +74,7 @@ class Batches:
     @property
     def spin(self) -> bool:
         """Whether a CPU is free for the parent to spin on."""
-        return self.subject.specimen.threads < len(os.sched_getaffinity(0))
+        return self.subject.specimen.threads < usable_cores()
 
     def us(self, calls: int) -> float:
         """Of one call, without the one on known values that wakes the threads of several."""
