@@ -58,7 +58,10 @@ def _weighted(q, k, v, bias, scale: float, cap: float) -> jax.Array:
     scores = scores.reshape(batch, heads, length, k.shape[2])
     if bias is not None:
         scores = jnp.where(bias, scores, -jnp.inf) if bias.dtype == jnp.bool_ else scores + bias
-    weights = jax.nn.softmax(scores, -1).reshape(batch, k.shape[1], groups, length, k.shape[2])
+    weights = jax.nn.softmax(scores, -1)
+    if bias is not None:  # who sees nothing gets nothing
+        weights = jnp.where(jnp.isneginf(scores).all(-1, keepdims=True), 0, weights)
+    weights = weights.reshape(batch, k.shape[1], groups, length, k.shape[2])
     return jnp.einsum("bhgqk,bhkd->bhgqd", weights, v).reshape(batch, heads, length, v.shape[-1])
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from opatlas.errors import OpatlasError, first_line
+from opatlas.errors import OpatlasError
 from opatlas.identity import Node, Operator, Value
 from opatlas.identity.dtypes import CODES
 from tuning.measure.judging.check import Reference, compare
@@ -67,8 +67,10 @@ class Confirmation:
                 with self._limited(name):
                     made = run({**self._constants, **inputs})
                 why_not = self._apart(name, made, references)
-            except Exception as error:  # whatever a library raises for what it cannot compute
-                why_not = first_line(error) or type(error).__name__
+            except TimeoutError as error:
+                why_not = str(error)
+            except Exception:  # whatever a library raises for what it has no kernel for
+                why_not = "it cannot compute it"
             if not why_not:
                 return name
             reasons.append(f"{name}: {why_not}")

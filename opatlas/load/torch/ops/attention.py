@@ -57,9 +57,11 @@ def _scores(q, k, v, bias, scale: float | None, cap: float):
         k, v = k.repeat_interleave(times, 1), v.repeat_interleave(times, 1)
     scores = q @ k.transpose(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5)
     scores = torch.tanh(scores / cap) * cap
-    if bias is not None:
-        scores = scores.masked_fill(~bias, -math.inf) if bias.dtype == torch.bool else scores + bias
-    return torch.softmax(scores, -1) @ v
+    if bias is None:
+        return torch.softmax(scores, -1) @ v
+    scores = scores.masked_fill(~bias, -math.inf) if bias.dtype == torch.bool else scores + bias
+    blind = torch.isneginf(scores).all(-1, keepdim=True)  # who sees nothing gets nothing
+    return torch.softmax(scores, -1).masked_fill(blind, 0) @ v
 
 
 def _rotary(site: TorchSite) -> Built:

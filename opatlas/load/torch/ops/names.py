@@ -76,7 +76,7 @@ def _resize(operator: Operator, node: Node) -> str | None:
     dtype, mode = operator.value(node.inputs[0]).dtype, node.attributes["mode"]
     smooth = mode == "cubic" or (mode == "linear" and node.attributes.get("antialias"))
     if smooth and dtype.startswith(("int", "uint")):
-        return f"nobody says how a Resize of {dtype} is rounded with mode {mode} or antialias"
+        return f"PyTorch has no {'antialiased' if mode == 'linear' else mode} Resize of {dtype}"
     return None
 
 

@@ -116,9 +116,7 @@ def _taps(
     return _inside(site, rows, weights, size)
 
 
-def _filtered(
-    site: TorchSite, sources: np.ndarray, size: int, scale: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _filtered(site: TorchSite, sources: np.ndarray, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """The same with antialias: where the image shrinks the weights' curve is as much wider."""
     wider = max(1.0, 1.0 / float(np.float32(scale)))
     linear = site.attrs["mode"] == "linear"

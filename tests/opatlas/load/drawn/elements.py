@@ -14,7 +14,9 @@ from tests.opatlas.load.operators import Case
 Drawn = Callable[[Draw], Case]
 
 
-def _one(op: str, values: str = "normal", kinds: tuple[str, ...] = (), **attrs: Callable[[Draw], Any]) -> Drawn:
+def _one(
+    op: str, values: str = "normal", kinds: tuple[str, ...] = (), **attrs: Callable[[Draw], Any]
+) -> Drawn:
     """A function of one input. ``kinds``: whole types that it takes as well."""
 
     def draw(d: Draw) -> Case:
@@ -28,7 +30,9 @@ def _one(op: str, values: str = "normal", kinds: tuple[str, ...] = (), **attrs: 
 
 def _scaled(op: str, factor: float, **attrs: Callable[[Draw], Any]) -> Drawn:
     return lambda d: Case(
-        op, [d.normal(*d.shape()) * d.float.type(factor)], {name: one(d) for name, one in attrs.items() if d.flag()}
+        op,
+        [d.normal(*d.shape()) * d.float.type(factor)],
+        {name: one(d) for name, one in attrs.items() if d.flag()},
     )
 
 
@@ -73,7 +77,11 @@ def _mod(d: Draw) -> Case:
 def _pow(d: Draw) -> Case:
     shape = d.shape()
     base, exponent = d.pick(("f", "f"), ("f", "i"), ("i", "f"), ("i", "i"))
-    x = d.positive(*shape) if base == "f" else d.integers(*shape, low=1, high=5, dtype=d.pick("int32", "int64"))
+    x = (
+        d.positive(*shape)
+        if base == "f"
+        else d.integers(*shape, low=1, high=5, dtype=d.pick("int32", "int64"))
+    )
     other = d.broadcast(shape)
     if exponent == "f" and d.flag():
         return Case("Pow", [x, scalar(d.pick(2.0, 3.0, 0.5), d.float)], fixed=[1])
@@ -112,7 +120,11 @@ def _cast(d: Draw) -> Case:
         x = np.abs(x)  # what a whole type cannot hold is nobody's to say
     x = x.astype(source)
     wanted = [f for f in _CASTS if not (f.startswith("uint") and x.dtype.kind != "b" and (x < 0).any())]
-    to = int(getattr(TensorProto, {"float32": "FLOAT", "float64": "DOUBLE"}.get(one := d.pick(*wanted), one.upper())))
+    to = int(
+        getattr(
+            TensorProto, {"float32": "FLOAT", "float64": "DOUBLE"}.get(one := d.pick(*wanted), one.upper())
+        )
+    )
     attrs: dict[str, Any] = {"to": to}
     if x.dtype in (np.float32, np.float16) and d.whole(0, 2) == 0:
         attrs = {"to": int(d.pick(*sorted(_NARROW)))}
@@ -131,7 +143,9 @@ def _constant_of_shape(d: Draw) -> Case:
 def _eye_like(d: Draw) -> Case:
     attrs: dict[str, Any] = {"k": d.whole(-4, 4)} if d.flag() else {}
     if d.flag():
-        attrs["dtype"] = int(d.pick(TensorProto.INT64, TensorProto.FLOAT, TensorProto.UINT8, TensorProto.DOUBLE))
+        attrs["dtype"] = int(
+            d.pick(TensorProto.INT64, TensorProto.FLOAT, TensorProto.UINT8, TensorProto.DOUBLE)
+        )
     return Case("EyeLike", [d.normal(d.whole(1, 5), d.whole(1, 5))], attrs)
 
 
@@ -188,8 +202,10 @@ DRAWS: dict[str, Drawn] = {
     **{op: _pair(op, _NUMBERS) for op in "Add Sub Mul".split()},
     **{op: _pair(op, ("bool",), floats=False) for op in "And Or Xor".split()},
     **{op: _pair(op, WHOLE, floats=False) for op in "BitwiseAnd BitwiseOr BitwiseXor".split()},
-    **{op: _pair(op, (*WHOLE, "bool") if op == "Equal" else WHOLE) for op in
-       "Equal Greater GreaterOrEqual Less LessOrEqual".split()},
+    **{
+        op: _pair(op, (*WHOLE, "bool") if op == "Equal" else WHOLE)
+        for op in "Equal Greater GreaterOrEqual Less LessOrEqual".split()
+    },
     **{op: _several(op) for op in "Mean Sum".split()},
     **{op: _several(op, ("int32", "int64")) for op in "Max Min".split()},
     "Abs": _one("Abs", kinds=_SIGNED),

@@ -21,7 +21,8 @@ def _col2im(d: Draw) -> Case:
     pads = d.pick([0] * 4, [1] * 4, [1, 0, 1, 0], [1, 0, 0, 2])
     strides, dilations = [d.whole(1, 2), d.whole(1, 2)], [d.whole(1, 2), 1]
     places = [
-        (image[i] + pads[i] + pads[i + 2] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1 for i in (0, 1)
+        (image[i] + pads[i] + pads[i + 2] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1
+        for i in (0, 1)
     ]
     x = d.normal(d.whole(1, 2), d.whole(1, 3) * prod(block), prod(places))
     attrs = {"pads": pads, "strides": strides, "dilations": dilations}
@@ -42,7 +43,9 @@ def _concat(d: Draw) -> Case:
 def _depth_to_space(d: Draw) -> Case:
     block = d.whole(1, 3)
     x = _any(d, d.whole(1, 2), block**2 * d.whole(1, 3), d.whole(1, 4), d.whole(1, 4))
-    return Case("DepthToSpace", [x], {"blocksize": block, **({"mode": d.pick("DCR", "CRD")} if d.flag() else {})})
+    return Case(
+        "DepthToSpace", [x], {"blocksize": block, **({"mode": d.pick("DCR", "CRD")} if d.flag() else {})}
+    )
 
 
 def _space_to_depth(d: Draw) -> Case:
@@ -53,7 +56,9 @@ def _space_to_depth(d: Draw) -> Case:
 
 def _expand(d: Draw) -> Case:
     shape = d.shape()
-    return Case("Expand", [_any(d, *d.broadcast(shape)), int64s(d.pick(shape, d.broadcast(shape)))], fixed=[1])
+    return Case(
+        "Expand", [_any(d, *d.broadcast(shape)), int64s(d.pick(shape, d.broadcast(shape)))], fixed=[1]
+    )
 
 
 def _flatten(d: Draw) -> Case:
@@ -71,7 +76,10 @@ def _pad(d: Draw) -> Case:
     of = list(range(len(shape))) if axes is None else axes
     most = [shape[one] - 1 if mode == "reflect" else shape[one] if mode == "wrap" else 3 for one in of]
     low = 0 if mode == "wrap" else -1
-    pads = [[d.whole(low if shape[axis] > 2 else 0, size) for axis, size in zip(of, most, strict=True)] for _ in "be"]
+    pads = [
+        [d.whole(low if shape[axis] > 2 else 0, size) for axis, size in zip(of, most, strict=True)]
+        for _ in "be"
+    ]
     value = scalar(d.pick(0, 3, -2), d.float) if mode == "constant" and d.flag() else None
     inputs = [d.normal(*shape), int64s(sum(pads, [])), value, None if axes is None else int64s(axes)]
     return Case("Pad", inputs, {"mode": mode}, fixed=[1, 2, 3])
@@ -105,7 +113,9 @@ def _slice(d: Draw) -> Case:
     starts, ends, steps = zip(*cuts, strict=True)
     given = d.pick((axes, int64s(steps)), (axes, int64s([abs(step) for step in steps])))
     if given[1].min() > 0:  # the cuts of forward steps
-        starts = tuple(min(start % shape[axis], shape[axis] - 1) for start, axis in zip(starts, axes, strict=True))
+        starts = tuple(
+            min(start % shape[axis], shape[axis] - 1) for start, axis in zip(starts, axes, strict=True)
+        )
         ends = tuple(1 << 40 for _ in ends)
     return Case("Slice", [_any(d, *shape), int64s(starts), int64s(ends), *given], fixed=[1, 2, 3, 4])
 
@@ -164,9 +174,13 @@ def _gather(d: Draw) -> Case:
 def _gather_elements(d: Draw) -> Case:
     shape = d.shape()
     axis = d.axis(len(shape))
-    rows = [d.whole(1, 6) if index == axis % len(shape) else d.whole(1, size) for index, size in enumerate(shape)]
+    rows = [
+        d.whole(1, 6) if index == axis % len(shape) else d.whole(1, size) for index, size in enumerate(shape)
+    ]
     fixed = [1] if d.flag() else []
-    return Case("GatherElements", [_any(d, *shape), _indices(d, shape[axis], *rows)], {"axis": axis}, fixed=fixed)
+    return Case(
+        "GatherElements", [_any(d, *shape), _indices(d, shape[axis], *rows)], {"axis": axis}, fixed=fixed
+    )
 
 
 def _tuples(d: Draw, extents: tuple[int, ...], rows: tuple[int, ...], distinct: bool = False) -> np.ndarray:
@@ -207,12 +221,16 @@ def _scatter_elements(d: Draw) -> Case:
     rows = [d.whole(1, size) for size in shape]
     size = shape[axis]
     if how.get("reduction", "none") == "none":
-        found = np.argsort(d.rng.random([size if i == axis % len(shape) else n for i, n in enumerate(rows)]), axis)
+        found = np.argsort(
+            d.rng.random([size if i == axis % len(shape) else n for i, n in enumerate(rows)]), axis
+        )
         found = np.take(found, range(rows[axis]), axis)
         found = np.where(d.bools(*found.shape), found, found - size)
     else:
         found = _indices(d, size, *rows)
-    return Case("ScatterElements", [d.normal(*shape), found.astype(np.int64), d.normal(*rows)], {"axis": axis, **how})
+    return Case(
+        "ScatterElements", [d.normal(*shape), found.astype(np.int64), d.normal(*rows)], {"axis": axis, **how}
+    )
 
 
 def _one_hot(d: Draw) -> Case:

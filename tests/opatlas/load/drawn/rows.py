@@ -47,7 +47,9 @@ def _top(d: Draw) -> Case:
     shape = d.shape()
     axis = d.axis(len(shape))
     attrs = {"axis": axis, "largest": d.flag(), "sorted": 1}
-    return Case("TopK", [d.distinct(*shape), np.array([d.whole(1, shape[axis])])], attrs, fixed=[1], outputs=2)
+    return Case(
+        "TopK", [d.distinct(*shape), np.array([d.whole(1, shape[axis])])], attrs, fixed=[1], outputs=2
+    )
 
 
 def _along(op: str) -> Drawn:
@@ -133,7 +135,9 @@ def _batch_norm(d: Draw) -> Case:
         shape = (shape[0] + 1, *shape[1:])  # one value a channel has no variance
         attrs |= {"training_mode": 1, "momentum": d.pick(0.0, 0.9, 0.3)}
     opset = 15 if training else d.pick(7, 9, 15)
-    return Case("BatchNormalization", [d.normal(*shape), *vectors], attrs, outputs=3 if training else 1, opset=opset)
+    return Case(
+        "BatchNormalization", [d.normal(*shape), *vectors], attrs, outputs=3 if training else 1, opset=opset
+    )
 
 
 def _layer_norm(d: Draw) -> Case:
@@ -150,7 +154,9 @@ def _rms(d: Draw) -> Case:
     shape = d.shape(1, 4)
     axis = d.axis(len(shape))
     rows = shape[axis:]
-    return Case("RMSNormalization", [d.normal(*shape), d.normal(*rows)], {"axis": axis, "epsilon": d.pick(1e-5, 0.1)})
+    return Case(
+        "RMSNormalization", [d.normal(*shape), d.normal(*rows)], {"axis": axis, "epsilon": d.pick(1e-5, 0.1)}
+    )
 
 
 def _group_norm(d: Draw) -> Case:
@@ -171,13 +177,24 @@ def _instance_norm(d: Draw) -> Case:
 
 
 def _lrn(d: Draw) -> Case:
-    attrs = {"size": d.whole(1, 7), "alpha": d.number(0, 0.5), "beta": d.number(0.3, 1), "bias": d.number(0.5, 2)}
-    return Case("LRN", [d.normal(d.whole(1, 2), d.whole(1, 7), d.whole(1, 4), d.whole(1, 4), dtype="float32")], attrs)
+    attrs = {
+        "size": d.whole(1, 7),
+        "alpha": d.number(0, 0.5),
+        "beta": d.number(0.3, 1),
+        "bias": d.number(0.5, 2),
+    }
+    return Case(
+        "LRN", [d.normal(d.whole(1, 2), d.whole(1, 7), d.whole(1, 4), d.whole(1, 4), dtype="float32")], attrs
+    )
 
 
 def _mean_variance(d: Draw) -> Case:
     x = d.normal(d.whole(2, 3), d.whole(1, 4), d.whole(2, 4), d.whole(2, 4))
-    return Case("MeanVarianceNormalization", [x], {"axes": d.pick([0, 2, 3], [1, 2], [-1], [2, 3])} if d.flag() else {})
+    return Case(
+        "MeanVarianceNormalization",
+        [x],
+        {"axes": d.pick([0, 2, 3], [1, 2], [-1], [2, 3])} if d.flag() else {},
+    )
 
 
 def _lp(d: Draw) -> Case:
@@ -187,7 +204,13 @@ def _lp(d: Draw) -> Case:
 
 def _attention(d: Draw) -> Case:
     batch, kv, times = d.whole(1, 2), d.whole(1, 2), d.whole(1, 2)
-    heads, size, out, queries, keys = kv * times, d.pick(2, 4, 8), d.pick(2, 4, 8), d.whole(1, 4), d.whole(1, 5)
+    heads, size, out, queries, keys = (
+        kv * times,
+        d.pick(2, 4, 8),
+        d.pick(2, 4, 8),
+        d.whole(1, 4),
+        d.whole(1, 5),
+    )
     flat, past = d.flag(), d.whole(0, 2) == 0
     q, k = d.inside(batch, heads, queries, size), d.inside(batch, kv, keys, size)
     v = d.normal(batch, kv, keys, out)
@@ -199,10 +222,10 @@ def _attention(d: Draw) -> Case:
     total = keys + (rows + 1 if past else 0)
     mask = None
     if d.flag():
-        mask_shape = d.pick((queries, total), (1, queries, total), (batch, 1, queries, total), (1, 1, 1, total))
+        mask_shape = d.pick(
+            (queries, total), (1, queries, total), (batch, 1, queries, total), (batch, heads, queries, total)
+        )
         mask = d.bools(*mask_shape) if d.flag() else d.normal(*mask_shape)
-        if mask.dtype == bool:
-            mask[..., 0] = True
     if flat:
         q, k, v = (x.transpose(0, 2, 1, 3).reshape(batch, x.shape[2], -1) for x in (q, k, v))
         attrs |= {"q_num_heads": heads, "kv_num_heads": kv}
