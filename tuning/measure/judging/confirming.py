@@ -24,6 +24,7 @@ import numpy as np
 from opatlas.errors import OpatlasError
 from opatlas.identity import Node, Operator, Value
 from opatlas.identity.dtypes import CODES
+from opatlas.load.dtypes import EXTENSION_TYPES, numpy_dtype
 from tuning.measure.judging.check import Reference, compare
 from tuning.measure.judging.tolerance import is_float
 from tuning.measure.outcome import Status
@@ -78,14 +79,13 @@ class Confirmation:
 
     def _apart(self, name: str, made: Sequence[np.ndarray], references: Sequence[Reference]) -> str:
         """In what the other's outputs differ from the references; nothing where they agree."""
+        values = self._operator.output_values
+        made = [_as_numbers(one, value.dtype) for one, value in zip(made, values, strict=True)]
         wanted = [one.value.shape for one in references]
         if [one.shape for one in made] != wanted:
             return f"its shapes are {[one.shape for one in made]} and not {wanted}"
         if name == "ONNX Runtime in float32":
-            references = [
-                _widened(one, value.dtype)
-                for one, value in zip(references, self._operator.output_values, strict=True)
-            ]
+            references = [_widened(one, value.dtype) for one, value in zip(references, values, strict=True)]
         result = compare(made, references)
         return "" if result.status is Status.OK else result.detail
 
@@ -125,11 +125,17 @@ def _in(dtype: str, make: Make, operator: Operator) -> Run:
     run = make(operator)
 
     def converted(arrays: Feeds) -> list[np.ndarray]:
-        return run({
-            number: np.asarray(array).astype(operator.inputs[number].dtype) for number, array in arrays.items()
-        })  # fmt: skip
+        types = [numpy_dtype(value.dtype) for value in operator.inputs]
+        return run({number: np.asarray(array).astype(types[number]) for number, array in arrays.items()})
 
     return converted
+
+
+def _as_numbers(array: np.ndarray, dtype: str) -> np.ndarray:
+    """ONNX Runtime gives NumPy eight-bit floats as bytes; what NumPy cannot compare becomes float64."""
+    if dtype.startswith("float8") and array.dtype == np.uint8:
+        array = array.view(numpy_dtype(dtype))
+    return array.astype(np.float64) if array.dtype.name in EXTENSION_TYPES else array
 
 
 def _widened(reference: Reference, dtype: str) -> Reference:
@@ -146,7 +152,7 @@ def retyped(operator: Operator, dtype: str) -> Operator:
     fixed = {number for node in operator.nodes if node.op == "Resize" for number in node.inputs[1:]}
 
     def value(number: int, one: Value) -> Value:
-        real = is_float(one.dtype) and not one.dtype.startswith("complex")
+        real = is_float(one.dtype) and not one.dtype.startswith(("complex", "float8"))
         return replace(one, dtype=dtype) if real and number not in fixed else one
 
     inputs = tuple(value(number, one) for number, one in enumerate(operator.inputs))

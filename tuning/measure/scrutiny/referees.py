@@ -50,8 +50,8 @@ def _device_computes(operator: Operator) -> bool:
 
 class Referees:
     """Of one operator. ``method`` is the one that worked for it, and the only one from then on.
-    ``confirmed_by``: who else computed the same, where PyTorch did. ``why_not_there``: why the device computes
-    none of its references any more."""
+    ``confirmed_by``: who else computed the same, where PyTorch did. ``why_not_there``: why the device
+    computes none of its references any more."""
 
     def __init__(
         self,

@@ -195,19 +195,35 @@ _SIGNED = ("int8", "int16", "int32", "int64")
 _NUMBERS = ("int32", "int64", "uint8", "int8")
 
 DRAWS: dict[str, Drawn] = {
-    **{op: _one(op) for op in "Asinh Atan Ceil Cos Cosh Erf Floor Sin Sinh Softsign Tan Tanh".split()},
-    **{op: _one(op, "positive") for op in "Log Sqrt Reciprocal".split()},
-    **{op: _one(op, "inside") for op in "Acos Asin Atanh".split()},
-    **{op: _scaled(op, 3) for op in "Exp HardSwish Mish Sigmoid Softplus".split()},
-    **{op: _pair(op, _NUMBERS) for op in "Add Sub Mul".split()},
-    **{op: _pair(op, ("bool",), floats=False) for op in "And Or Xor".split()},
-    **{op: _pair(op, WHOLE, floats=False) for op in "BitwiseAnd BitwiseOr BitwiseXor".split()},
+    **{
+        op: _one(op)
+        for op in [
+            "Asinh",
+            "Atan",
+            "Ceil",
+            "Cos",
+            "Cosh",
+            "Erf",
+            "Floor",
+            "Sin",
+            "Sinh",
+            "Softsign",
+            "Tan",
+            "Tanh",
+        ]
+    },
+    **{op: _one(op, "positive") for op in ["Log", "Sqrt", "Reciprocal"]},
+    **{op: _one(op, "inside") for op in ["Acos", "Asin", "Atanh"]},
+    **{op: _scaled(op, 3) for op in ["Exp", "HardSwish", "Mish", "Sigmoid", "Softplus"]},
+    **{op: _pair(op, _NUMBERS) for op in ["Add", "Sub", "Mul"]},
+    **{op: _pair(op, ("bool",), floats=False) for op in ["And", "Or", "Xor"]},
+    **{op: _pair(op, WHOLE, floats=False) for op in ["BitwiseAnd", "BitwiseOr", "BitwiseXor"]},
     **{
         op: _pair(op, (*WHOLE, "bool") if op == "Equal" else WHOLE)
-        for op in "Equal Greater GreaterOrEqual Less LessOrEqual".split()
+        for op in ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
     },
-    **{op: _several(op) for op in "Mean Sum".split()},
-    **{op: _several(op, ("int32", "int64")) for op in "Max Min".split()},
+    **{op: _several(op) for op in ["Mean", "Sum"]},
+    **{op: _several(op, ("int32", "int64")) for op in ["Max", "Min"]},
     "Abs": _one("Abs", kinds=_SIGNED),
     "Acosh": lambda d: Case("Acosh", [d.positive(*d.shape()) + d.float.type(1)]),
     "BitShift": _shift,

@@ -75,13 +75,13 @@ def _pad(d: Draw) -> Case:
     axes = [int(one) for one in d.axes(len(shape), 1)] if d.flag() else None
     of = list(range(len(shape))) if axes is None else axes
     most = [shape[one] - 1 if mode == "reflect" else shape[one] if mode == "wrap" else 3 for one in of]
-    low = 0 if mode == "wrap" else -1
+    low = 0 if mode in ("wrap", "reflect") else -1  # which nobody else cuts and mirrors at once
     pads = [
         [d.whole(low if shape[axis] > 2 else 0, size) for axis, size in zip(of, most, strict=True)]
         for _ in "be"
     ]
     value = scalar(d.pick(0, 3, -2), d.float) if mode == "constant" and d.flag() else None
-    inputs = [d.normal(*shape), int64s(sum(pads, [])), value, None if axes is None else int64s(axes)]
+    inputs = [d.normal(*shape), int64s([*pads[0], *pads[1]]), value, None if axes is None else int64s(axes)]
     return Case("Pad", inputs, {"mode": mode}, fixed=[1, 2, 3])
 
 

@@ -251,10 +251,10 @@ def _rotary(d: Draw) -> Case:
     return Case("RotaryEmbedding", [x, *tables, *positions], attrs, opset=23)
 
 
-_REDUCES = "ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split()
+_REDUCES = ("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 DRAWS: dict[str, Drawn] = {
-    **{op: _reduce(op) for op in _REDUCES},
+    **{op: _reduce(op) for op in (*_REDUCES, "ReduceSumSquare")},
     **{op: _reduce(op, whole=False) for op in ("ReduceLogSum", "ReduceLogSumExp")},
     **{op: _arg(op) for op in ("ArgMax", "ArgMin")},
     **{op: _along(op) for op in ("Softmax", "LogSoftmax", "Hardmax")},

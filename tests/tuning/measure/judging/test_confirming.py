@@ -123,47 +123,63 @@ def test_a_retyped_operator_says_its_type_everywhere() -> None:
     assert made.dtype == np.float64
 
 
-SIZES = {"mode": "linear", "axes": [2, 3]}
-
-
-def resize(x: np.ndarray, sizes: np.ndarray | None = None, scales: np.ndarray | None = None,
-           roi: np.ndarray | None = None, **attrs: Any) -> Case:  # fmt: skip
+def resize(x: np.ndarray, sizes: np.ndarray | None = None, **attrs: Any) -> Case:
+    scales, roi = attrs.pop("scales", None), attrs.pop("roi", None)
     return Case("Resize", [x, roi, scales, sizes], attrs, fixed=[1, 2, 3], opset=19)
 
 
-REGION = np.array([0, 0, 0.1, 0.2, 1, 1, 0.8, 1.1], np.float32)
+IMAGE, SMALLER = normal(1, 2, 9, 11), ints(1, 2, 4, 5)
 BYTES = np.random.default_rng(1).integers(0, 256, (1, 2, 6, 7)).astype(np.uint8)
+SCALES = np.array([1, 1, 1.7, 0.6], np.float32)
+CROP = {
+    "coordinate_transformation_mode": "tf_crop_and_resize",
+    "extrapolation_value": 3.0,
+    "roi": np.array([0, 0, 0.1, 0.2, 1, 1, 0.8, 1.1], np.float32),
+}
+KEYS = {"mode": "cubic", "antialias": 1, "cubic_coeff_a": -0.5, "exclude_outside": 1}
+POLICY = "keep_aspect_ratio_policy"
+PAST = [
+    normal(1, 2, 2, 8),
+    normal(1, 2, 4, 8),
+    normal(1, 2, 4, 8),
+    None,
+    normal(1, 2, 3, 8),
+    normal(1, 2, 3, 8),
+]
+BLIND = [*[normal(1, 2, 3, 8)] * 3, np.zeros((3, 3), bool)]
+SAME = {"strides": [1, 3], "auto_pad": "SAME_UPPER"}
+
+FOUND_WRONG = [
+    resize(IMAGE, ints(4, 5), mode="linear", axes=[2, 3], **{POLICY: "not_larger"}),
+    resize(IMAGE, ints(4, 5), mode="linear", axes=[2, 3], **{POLICY: "not_smaller"}),
+    resize(IMAGE, SMALLER, mode="linear", antialias=1),
+    resize(IMAGE, ints(1, 2, 13, 5), mode="cubic", antialias=1),
+    resize(IMAGE, SMALLER, **KEYS),
+    *(
+        resize(normal(1, 2, 5, 7), ints(1, 2, 6, 5), mode=mode, **CROP)
+        for mode in ("nearest", "linear", "cubic")
+    ),
+    *(resize((BYTES // 2).astype(kind), scales=SCALES, mode="linear") for kind in ("uint8", "int8", "int32")),
+    Case("Attention", PAST, {"is_causal": 1}, outputs=3),
+    Case("Attention", BLIND, {"softcap": 2.0}),
+    Case("ConvTranspose", [normal(1, 2, 2, 2), normal(2, 2, 2, 1)], SAME),
+    Case("InstanceNormalization", [normal(1, 4, 1), normal(4), normal(4)]),
+    Case("Split", [normal(3, 4)], {"num_outputs": 1}),
+    Case("Cast", [normal(3, 4) * 1000], {"to": 17, "saturate": 1}),
+]
+NOT_PYTORCHS = [
+    (resize(BYTES, SMALLER, mode="linear", antialias=1), "no antialiased Resize of uint8"),
+    (resize(BYTES, SMALLER, mode="cubic"), "no cubic Resize of uint8"),
+    (Case("Cast", [normal(3)], {"to": 17, "saturate": 0}), "no word for what does not fit"),
+    (
+        Case("MaxPool", [normal(1, 2, 5, 5)], {"kernel_shape": [2, 2], "storage_order": 1}, outputs=2),
+        "no column-major indices",
+    ),
+    (Case("BitShift", [ints(1).astype(np.uint16)] * 2, {"direction": "LEFT"}), "shifts no uint16"),
+]
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        *(
-            resize(normal(1, 2, 9, 11), ints(4, 5), **SIZES, keep_aspect_ratio_policy=policy)
-            for policy in ("not_larger", "not_smaller")
-        ),
-        resize(normal(1, 2, 9, 11), ints(1, 2, 4, 5), mode="linear", antialias=1),
-        resize(normal(1, 2, 9, 11), ints(1, 2, 4, 5), mode="cubic", antialias=1, cubic_coeff_a=-0.5, exclude_outside=1),
-        resize(normal(1, 2, 9, 11), ints(1, 2, 13, 5), mode="cubic", antialias=1),
-        *(
-            resize(normal(1, 2, 5, 7), ints(1, 2, 6, 5), roi=REGION, mode=mode, extrapolation_value=3.0,
-                   coordinate_transformation_mode="tf_crop_and_resize")  # fmt: skip
-            for mode in ("nearest", "linear", "cubic")
-        ),
-        *(
-            resize(x, scales=np.array([1, 1, 1.7, 0.6], np.float32), mode="linear")
-            for x in (BYTES, (BYTES // 2).astype(np.int8), BYTES.astype(np.int32))
-        ),
-        Case("Attention", [normal(1, 2, 2, 8), normal(1, 2, 4, 8), normal(1, 2, 4, 8), None,
-                           normal(1, 2, 3, 8), normal(1, 2, 3, 8)], {"is_causal": 1}, outputs=3),
-        Case("Attention", [normal(1, 2, 3, 8)] * 3 + [np.zeros((3, 3), bool)], {"softcap": 2.0}),
-        Case("ConvTranspose", [normal(1, 2, 2, 2), normal(2, 2, 2, 1)], {"strides": [1, 3], "auto_pad": "SAME_UPPER"}),
-        Case("InstanceNormalization", [normal(1, 4, 1), normal(4), normal(4)]),
-        Case("Split", [normal(3, 4)], {"num_outputs": 1}),
-        Case("Cast", [normal(3, 4) * 1000], {"to": 17, "saturate": 1}),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("case", FOUND_WRONG, ids=str)
 def test_pytorch_means_what_onnx_runtime_computes(case: Case) -> None:
     operator, inputs = operator_of(case)
     assert missing(operator) is None
@@ -173,16 +189,7 @@ def test_pytorch_means_what_onnx_runtime_computes(case: Case) -> None:
         assert compare(expected_by_ort(case), wanted).status is Status.OK
 
 
-@pytest.mark.parametrize(
-    ("case", "words"),
-    [
-        (resize(BYTES, ints(1, 2, 4, 5), mode="linear", antialias=1), "no antialiased Resize of uint8"),
-        (resize(BYTES, ints(1, 2, 4, 5), mode="cubic"), "no cubic Resize of uint8"),
-        (Case("Cast", [normal(3)], {"to": 17, "saturate": 0}), "no word for what does not fit"),
-        (Case("MaxPool", [normal(1, 2, 5, 5)], {"kernel_shape": [2, 2], "storage_order": 1}, outputs=2), "column-major"),
-        (Case("BitShift", [ints(1).astype(np.uint16)] * 2, {"direction": "LEFT"}), "shifts no uint16"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("case", "words"), NOT_PYTORCHS)
 def test_what_pytorch_has_no_right_call_for_is_known_beforehand(case: Case, words: str) -> None:
     operator, _ = operator_of(case)
     assert words in (missing(operator) or "")
