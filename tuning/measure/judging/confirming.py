@@ -34,6 +34,12 @@ LONGEST_CPU_S = 5.0
 SINGLE_ROUNDING, SINGLE_TIMES = 2.0**-20, 2.0**29
 """Beside a float64 operator computed in float32: a share of each value, and times what float64 is allowed."""
 
+IN_OWN_TYPES, IN_FLOAT32, EVALUATOR = OTHERS = (
+    "ONNX Runtime",
+    "ONNX Runtime in float32",
+    "ONNX's evaluator",
+)
+
 Feeds = Mapping[int, np.ndarray]
 Run = Callable[[Feeds], list[np.ndarray]]
 Make = Callable[[Operator], Run]
@@ -52,12 +58,12 @@ class Confirmation:
         self._left_s = LONGEST_CPU_S
         single, double = retyped(operator, "float32"), retyped(operator, "float64")
         self._others: dict[str, Callable[[Feeds], list[np.ndarray]]] = {
-            "ONNX Runtime": _once(partial(onnxruntime, operator)),
-            "ONNX Runtime in float32": _once(partial(_in, "float32", onnxruntime, single)),
-            "ONNX's evaluator": _once(partial(_in, "float64", evaluator, double)),
+            IN_OWN_TYPES: _once(partial(onnxruntime, operator)),
+            IN_FLOAT32: _once(partial(_in, "float32", onnxruntime, single)),
+            EVALUATOR: _once(partial(_in, "float64", evaluator, double)),
         }
         if single == operator:
-            del self._others["ONNX Runtime in float32"]
+            del self._others[IN_FLOAT32]
 
     def confirm(self, inputs: Feeds, references: Sequence[Reference]) -> str:
         """Who agrees with the references of one set. Raises :class:`Unconfirmed`, which says what everybody
@@ -84,7 +90,7 @@ class Confirmation:
         wanted = [one.value.shape for one in references]
         if [one.shape for one in made] != wanted:
             return f"its shapes are {[one.shape for one in made]} and not {wanted}"
-        if name == "ONNX Runtime in float32":
+        if name == IN_FLOAT32:
             references = [_widened(one, value.dtype) for one, value in zip(references, values, strict=True)]
         result = compare(made, references)
         return "" if result.status is Status.OK else result.detail
@@ -92,7 +98,7 @@ class Confirmation:
     @contextmanager
     def _limited(self, name: str) -> Iterator[None]:
         """The evaluator is ended once it has computed for ``LONGEST_CPU_S`` in all."""
-        if name != "ONNX's evaluator" or threading.current_thread() is not threading.main_thread():
+        if name != EVALUATOR or threading.current_thread() is not threading.main_thread():
             yield
             return
         before = signal.signal(signal.SIGVTALRM, _too_slow)

@@ -107,3 +107,6 @@ _LIMITS: dict[str, Callable[[Operator, Node], str | None]] = {
     "Resize": _resize,
     "RotaryEmbedding": _rotary,
 }
+
+LIMITED = frozenset(_LIMITS)
+"""Types of which PyTorch has some forms only."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from opatlas.errors import OpatlasError  # noqa: E402
 from opatlas.identity import Operator, Setting  # noqa: E402
 from opatlas.load.torch.graph import missing  # noqa: E402
 from opatlas.load.torch.ops import activation  # noqa: E402
 from opatlas.load.torch.ops.names import FAMILY_OF  # noqa: E402
-from tests.opatlas.load.drawn import DRAWS, Draw  # noqa: E402
+from tests.opatlas.load.drawn import DRAWS, drawn  # noqa: E402
 from tests.opatlas.load.operators import Case, expected_by_ort, ints, normal, operator_of, scalar  # noqa: E402
 from tuning.measure.judging import confirming, reference  # noqa: E402
 from tuning.measure.judging.check import Reference, compare  # noqa: E402
@@ -34,18 +32,6 @@ def references(operator: Operator, inputs: Mapping[int, np.ndarray]) -> list[Ref
 def confirmed(operator: Operator, inputs: Mapping[int, np.ndarray], **others: Any) -> str:
     makes = {"onnxruntime": reference._onnxruntime, "evaluator": reference._onnx} | others
     return Confirmation(operator, {}, **makes).confirm(inputs, references(operator, inputs))
-
-
-def drawn(op: str, number: int) -> tuple[Operator, dict[int, np.ndarray]] | None:
-    """A random operator of the type; None for one that nobody can look up or that PyTorch has no call for."""
-    case = DRAWS[op](Draw(zlib.crc32(op.encode()), number))
-    if op == "LRN" and case.attrs["size"] % 2 == 0:
-        return None  # ONNX Runtime has odd windows only, and the evaluator mixes up batch and channels
-    try:
-        operator, inputs = operator_of(case)
-    except OpatlasError:
-        return None
-    return None if missing(operator) else (operator, inputs)
 
 
 def test_every_type_that_pytorch_has_is_drawn() -> None:
