@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from opatlas.load.torch.ops.site import TorchSite, Unsupported
@@ -66,7 +68,7 @@ def _sources(site: TorchSite, axis: int, size: int, made: int) -> np.ndarray:
     """Where in the input each output element lies, in elements (ONNX's coordinate transformations)."""
     place = site.attrs["coordinate_transformation_mode"]
     # In float32 as ONNX Runtime has them, where a rounding decides which row is the nearest.
-    kind = np.float32 if site.attrs["mode"] == "nearest" else np.float64
+    kind: Any = np.float32 if site.attrs["mode"] == "nearest" else np.float64
     scale, half = kind(scales_of(site)[axis]), kind(0.5)
     positions = np.arange(made).astype(kind)
     if place == "asymmetric":
@@ -87,7 +89,7 @@ def _sources(site: TorchSite, axis: int, size: int, made: int) -> np.ndarray:
 
 def _cropped(site: TorchSite, axis: int, positions: np.ndarray, size: int, made: int) -> np.ndarray:
     """Of a region, which is given in shares of the input, all starts first."""
-    kind = positions.dtype.type
+    kind: Any = positions.dtype.type
     axes, region = _axes(site), site.content(1)
     assert region is not None, "a crop has its region"
     if axis not in axes:
