@@ -108,8 +108,11 @@ def _conv_transpose(step: NodeStep, work: Workbench, outputs: list[Value]) -> No
             refuse(f"ConvTranspose's {name} must have {rank} numbers, not {len(attrs[name])}.")
     auto_pad = attrs.pop("auto_pad", "NOTSET")
     wanted = attrs.pop("output_shape", None)
+    made = outputs[0].shape[2:]
+    if len(made) != rank:
+        refuse(f"ConvTranspose's output_shape must be at least {list(spatial)}, the input's.")
     if auto_pad in ("SAME_UPPER", "SAME_LOWER") and not wanted:
-        wanted = tuple(dim * stride for dim, stride in zip(spatial, attrs["strides"], strict=True))
+        wanted = made  # the input times the stride, or all that the windows reach
     if wanted:
         begin, end = [], []
         for i, target in enumerate(tuple(wanted)[-rank:]):

@@ -146,6 +146,8 @@ def _build(site: TorchSite) -> Callable[..., Any]:
     family = FAMILY_OF.get(site.node.op)
     if family is None or site.node.domain:
         raise Unsupported(f"no PyTorch call is known for {site.node.op}")
+    if reason := limit(site.operator, site.node):
+        raise Unsupported(reason)
     module = importlib.import_module(f"opatlas.load.torch.ops.{family}")
     function: Callable[..., Any] = module.BUILDERS[site.node.op](site)
     return function

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from opatlas.load.torch.graph import Kept
 from opatlas.load.torch.ops.elementwise import PLAIN
 from opatlas.load.torch.ops.names import KEPT
-from opatlas.load.torch.ops.pooling import is_native
 from opatlas.load.torch.ops.site import TorchSite, is_hard_sigmoid, plain
 from opatlas.load.torch.ops.windows import read_window
 
@@ -194,7 +193,7 @@ def _pad(site: TorchSite) -> Into | None:
 
 def _max_pool(site: TorchSite) -> Into | None:
     window = read_window(site)
-    if not is_native(window) or window.spatial != 2 or len(site.node.outputs) > 1:
+    if not window.native or window.spatial != 2 or len(site.node.outputs) > 1:
         return None
     kernel, strides, pads, dilations = window.kernel, window.strides, window.begins, window.dilations
     call = aten.max_pool2d_with_indices.out
@@ -211,7 +210,7 @@ def _max_pool(site: TorchSite) -> Into | None:
 
 def _average_pool(site: TorchSite) -> Into | None:
     window = read_window(site)
-    if not is_native(window) or window.spatial != 2 or any(dilation != 1 for dilation in window.dilations):
+    if not window.native or window.spatial != 2 or any(dilation != 1 for dilation in window.dilations):
         return None
     counts = site.flag("count_include_pad")
     kernel, strides, pads = window.kernel, window.strides, window.begins

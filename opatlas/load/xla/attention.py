@@ -17,16 +17,16 @@ def _attention(site: TorchSite) -> Built:
     if not flat:
         q_heads, kv_heads = site.shape(0)[1], site.shape(1)[1]
     causal, cap = site.flag("is_causal"), site.number("softcap")
-    outputs, past = len(site.node.outputs), site.has(4)
+    outputs = len(site.node.outputs)
 
     def run(q, k, v, mask=None, past_key=None, past_value=None, *_):
         if flat:
             q, k, v = _heads(q, q_heads), _heads(k, kv_heads), _heads(v, kv_heads)
+        before = 0 if past_key is None else past_key.shape[2]
         if past_key is not None:
             k, v = jnp.concatenate([past_key, k], 2), jnp.concatenate([past_value, v], 2)
         scale = float(site.attrs.get("scale") or q.shape[-1] ** -0.5)
-        offset = k.shape[2] - q.shape[2] if past else 0
-        made = _weighted(q, k, v, _mask(q, k, mask, causal, offset), scale, cap)
+        made = _weighted(q, k, v, _mask(q, k, mask, causal, before), scale, cap)
         if flat:
             made = made.transpose(0, 2, 1, 3).reshape(made.shape[0], made.shape[2], -1)
         return (made, k, v)[:outputs] if outputs > 1 else made
@@ -58,7 +58,10 @@ def _weighted(q, k, v, bias, scale: float, cap: float) -> jax.Array:
     scores = scores.reshape(batch, heads, length, k.shape[2])
     if bias is not None:
         scores = jnp.where(bias, scores, -jnp.inf) if bias.dtype == jnp.bool_ else scores + bias
-    weights = jax.nn.softmax(scores, -1).reshape(batch, k.shape[1], groups, length, k.shape[2])
+    weights = jax.nn.softmax(scores, -1)
+    if bias is not None:  # who sees nothing gets nothing
+        weights = jnp.where(jnp.isneginf(scores).all(-1, keepdims=True), 0, weights)
+    weights = weights.reshape(batch, k.shape[1], groups, length, k.shape[2])
     return jnp.einsum("bhgqk,bhkd->bhgqd", weights, v).reshape(batch, heads, length, v.shape[-1])
 
 

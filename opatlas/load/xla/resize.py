@@ -8,11 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from opatlas.load.torch.ops.site import Builder, Built, TorchSite
-from opatlas.load.torch.ops.taps import passes_of
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
+from opatlas.load.torch.ops.taps import is_crop, passes_of
 
 
 def _resize(site: TorchSite) -> Built:
+    if is_crop(site):
+        raise Unsupported("Resize of a region")
+    if site.attrs["mode"] != "nearest" and not site.input(0).dtype.startswith(("float", "bfloat")):
+        raise Unsupported(f"Resize of {site.input(0).dtype} between elements")
     passes = passes_of(site)
 
     def run(x, *_):

@@ -144,6 +144,8 @@ def _indices(operator: Operator, node: Node) -> Iterator[tuple[int, Domain]]:
         yield 0, Domain("index", (int(depth[0]) if depth else 2,))
     elif node.op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"):
         yield 1, Domain("index", (shape(0)[1],))
+    elif node.op == "Pow" and operator.value(node.inputs[1]).dtype.startswith(("int", "uint")):
+        yield 1, Domain("index", (4,))  # what overflows is for nobody to say
     elif node.op == "RoiAlign":
         yield 2, Domain("index", (shape(0)[0],))
     elif node.op == "RotaryEmbedding" and len(node.inputs) > 3:

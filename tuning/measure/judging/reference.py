@@ -1,7 +1,9 @@
 """Reference outputs with the errors allowed in them, computed in a child of the trusted library zygote.
 
 ``torch64``: the operator's PyTorch graph in float64, with a running error analysis
-(:mod:`tuning.measure.judging.rounding`), on the processor or on a device that PyTorch reaches.
+(:mod:`tuning.measure.judging.rounding`), on the processor or on a device that PyTorch reaches. PyTorch eager
+runs the same calls: an operator's first references are confirmed by somebody else
+(:mod:`tuning.measure.judging.confirming`).
 ``onnx``: ONNX's own reference implementation in NumPy.
 ``onnxruntime``: for what neither expresses; float32, so it never judges ONNX Runtime's own results.
 These two have no nodes to walk over: the whole operator is run again on inputs moved by their rounding
@@ -18,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from opatlas.identity import Operator, Setting
+from tuning.measure.judging.check import Reference
+from tuning.measure.judging.confirming import Confirmation
 from tuning.measure.judging.tolerance import FUNCTION, SUM, Precision, is_float, reduction_length
 from tuning.measure.shared_tensors import TensorSlot
 
@@ -39,9 +43,10 @@ def methods(operator: Operator, default_route: str) -> tuple[str, ...]:
     return (*first, "onnx", *last)
 
 
-def compute(request: Mapping[str, Any], constants_fd: int, outputs_fd: int, inputs_fd: int) -> None:
-    """Fill the reference slots of every set asked for, in a process of its own, which ends then. Raises what
-    the method raises."""
+def compute(request: Mapping[str, Any], constants_fd: int, outputs_fd: int, inputs_fd: int) -> str:
+    """Fill the reference slots of every set asked for, in a process of its own, which ends then. Returns who
+    else computes the same, where the request has that confirmed. Raises what the method raises, and
+    :class:`~tuning.measure.judging.confirming.Unconfirmed`."""
     _reuse_memory()
     operator = Operator.from_json(request["operator"])
     setting = Setting.from_json(request.get("setting", {}))
@@ -49,13 +54,20 @@ def compute(request: Mapping[str, Any], constants_fd: int, outputs_fd: int, inpu
     memory = mmap.mmap(inputs_fd, 0, prot=mmap.PROT_READ)
     answers = mmap.mmap(outputs_fd, 0)
     device = _device(request)
-    run = runner(request["method"], operator, setting, _views(request["constants"], fixed), device)
+    constants = _views(request["constants"], fixed)
+    run = runner(request["method"], operator, setting, constants, device)
+    confirmed: dict[str, None] = {}
+    others = Confirmation(operator, constants, _onnxruntime, _onnx) if request.get("confirm") else None
     for inputs, outputs in zip(request["sets"], request["outputs"], strict=True):
-        results = run(_views(inputs, memory))
+        arrays = _views(inputs, memory)
+        results = run(arrays)
+        if others is not None:
+            confirmed[others.confirm(arrays, [Reference(*one) for one in results])] = None
         for document, (value, allowed) in zip(outputs, results, strict=True):
             _fill(TensorSlot.from_json(document["value"]), value, answers)
             slot = TensorSlot.from_json(document["allowed"])
             _fill(slot, np.zeros(slot.shape) if allowed is None else allowed, answers)
+    return ", ".join(confirmed)
 
 
 def _device(request: Mapping[str, Any]) -> str:
@@ -161,7 +173,7 @@ def _fed(model: Any, ask: Callable[[Any], Any]) -> Callable[[Feeds], list[np.nda
     names = [value.name for value in model.graph.input]
 
     def run(arrays: Feeds) -> list[np.ndarray]:
-        feeds = {f"in{number}": np.ascontiguousarray(array) for number, array in arrays.items()}
+        feeds = {f"in{number}": np.asarray(array, order="C") for number, array in arrays.items()}
         return [np.asarray(out) for out in ask({name: feeds[name] for name in names})]
 
     return run

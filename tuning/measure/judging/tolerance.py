@@ -33,7 +33,9 @@ EPSILON = {
     "float16": 2.0**-10,
     "bfloat16": 2.0**-7,
     "float8_e4m3fn": 2.0**-3,
+    "float8_e4m3fnuz": 2.0**-3,
     "float8_e5m2": 2.0**-2,
+    "float8_e5m2fnuz": 2.0**-2,
 }
 _COMPONENTS = {"complex64": "float32", "complex128": "float64"}
 TF32_EPSILON = 2.0**-10
@@ -44,7 +46,9 @@ SMALLEST = {
     "bfloat16": 2.0**-124,
     "float16": 2.0**-23,
     "float8_e4m3fn": 2.0**-8,
+    "float8_e4m3fnuz": 2.0**-9,
     "float8_e5m2": 2.0**-15,
+    "float8_e5m2fnuz": 2.0**-16,
 }
 """What may be lost below: smaller numbers are flushed to zero by some (XLA, which also halves on the way);
 narrow types keep theirs, and two of their smallest steps are allowed."""

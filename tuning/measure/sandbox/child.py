@@ -112,8 +112,8 @@ def reference(channel: socket.socket, request: dict[str, Any], fds: Sequence[int
     """Reference outputs of every input set, in float64 where the method allows."""
     from tuning.measure.judging import reference as references
 
-    references.compute(request, *fds[:3])
-    wire.send(channel, {"ok": True})
+    confirmed_by = references.compute(request, *fds[:3])
+    wire.send(channel, {"ok": True, "confirmed_by": confirmed_by})
 
 
 def disassemble(channel: socket.socket, request: dict[str, Any], fds: Sequence[int]) -> None:

@@ -3,6 +3,9 @@
 What takes the host long (``fresh_sets.is_heavy``) is computed on the device, where the target is one: the
 same walk in float64 over the same bits. It is believed once the host has computed one set of the operator
 too and both say the same; where they do not, or the device fails, the host computes all of them.
+
+PyTorch's own references are believed once somebody else has computed the same
+(:mod:`tuning.measure.judging.confirming`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ REFERENCE_S = 30.0
 BOUNDS = Bounds(memory_bytes=16 << 30, disk_bytes=512 << 20)
 ON_DEVICE = "torch64"
 """The method that a device can compute: its operations are PyTorch's."""
+BY_BUILDERS = "torch64"
+"""The method that shares code with PyTorch eager."""
 
 Sets = Sequence[Mapping[int, Any]]
 """The places of their tensors in a memory file."""
@@ -45,7 +50,8 @@ def _device_computes(operator: Operator) -> bool:
 
 class Referees:
     """Of one operator. ``method`` is the one that worked for it, and the only one from then on.
-    ``why_not_there``: why the device computes none of its references any more."""
+    ``confirmed_by``: who else computed the same, where PyTorch did. ``why_not_there``: why the device
+    computes none of its references any more."""
 
     def __init__(
         self,
@@ -56,6 +62,7 @@ class Referees:
     ) -> None:
         self.specimen = specimen
         self.method = ""
+        self.confirmed_by = ""
         self.why_not_there = ""
         self._methods = methods(specimen.operator, default_route)
         self._library = library
@@ -87,7 +94,8 @@ class Referees:
         """How references were computed, and where not by the host; for who reads a trial."""
         there = {"reference_on": self._device.gpu.name} if self._device and self._believed else {}
         why_not = {"reference_not_on_device": self.why_not_there} if self.why_not_there else {}
-        return {"reference": self.method, **there, **why_not}
+        confirmed = {"reference_confirmed_by": self.confirmed_by} if self.confirmed_by else {}
+        return {"reference": self.method, **confirmed, **there, **why_not}
 
     def _from_device(self, sets_fd: int, sets: Sets) -> list[list[Reference]] | None:
         """None where the host has to compute them. Raises ChildFailed where the host cannot either."""
@@ -121,6 +129,7 @@ class Referees:
             "setting": specimen.setting.to_json(),
             "constants": specimen.request()["constants"],
             "sets": sets,
+            "confirm": method == BY_BUILDERS and device is None and not self.method,
         }
         if device is not None:
             bounds = replace(BOUNDS, device_bytes=device.room_bytes)
@@ -135,4 +144,5 @@ class Referees:
                 library.forget(child)
             if "error" in reply:
                 raise ChildFailed(Status.UNSUPPORTED, str(reply["error"]))
+            self.confirmed_by = self.confirmed_by or str(reply.get("confirmed_by", ""))
             return answers.read()

@@ -7,13 +7,11 @@ import math
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 
 
 def _attention(site: TorchSite) -> Built:
     """Q, K, V of 4 dimensions [batch, heads, length, size] or 3 [batch, length, heads · size]."""
-    if site.wants(3):
-        raise Unsupported("Attention with the scores as an output")
     flat = site.rank() == 3
     q_heads, kv_heads = (site.attrs.get(name, 0) for name in ("q_num_heads", "kv_num_heads"))
     if not flat:
@@ -21,14 +19,14 @@ def _attention(site: TorchSite) -> Built:
     scale = site.attrs.get("scale")
     causal, cap = site.flag("is_causal"), site.number("softcap")
     outputs = len(site.node.outputs)
-    past = site.has(4)
 
     def run(q, k, v, mask=None, past_key=None, past_value=None, *_):
         if flat:
             q, k, v = _heads(q, q_heads), _heads(k, kv_heads), _heads(v, kv_heads)
+        before = 0 if past_key is None else past_key.shape[2]  # a query sees the past and what is up to it
         if past_key is not None:
             k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
-        bias = _mask(q, k, mask, causal, k.shape[2] - q.shape[2] if past else 0)
+        bias = _mask(q, k, mask, causal, before)
         made = _scores(q, k, v, bias, scale, cap)
         if flat:
             made = made.transpose(1, 2).reshape(made.shape[0], made.shape[2], -1)
@@ -59,15 +57,17 @@ def _scores(q, k, v, bias, scale: float | None, cap: float):
         k, v = k.repeat_interleave(times, 1), v.repeat_interleave(times, 1)
     scores = q @ k.transpose(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5)
     scores = torch.tanh(scores / cap) * cap
-    if bias is not None:
-        scores = scores.masked_fill(~bias, -math.inf) if bias.dtype == torch.bool else scores + bias
-    return torch.softmax(scores, -1) @ v
+    if bias is None:
+        return torch.softmax(scores, -1) @ v
+    scores = scores.masked_fill(~bias, -math.inf) if bias.dtype == torch.bool else scores + bias
+    blind = torch.isneginf(scores).all(-1, keepdim=True)  # who sees nothing gets nothing
+    return torch.softmax(scores, -1).masked_fill(blind, 0) @ v
 
 
 def _rotary(site: TorchSite) -> Built:
     heads, interleaved = site.attrs.get("num_heads", 0), site.flag("interleaved")
     part = site.attrs["rotary_embedding_dim"]
-    flat, positioned = site.rank() == 3, site.has(3)
+    flat = site.rank() == 3
 
     def run(x, cos, sin, positions=None):
         if positions is not None:
@@ -82,8 +82,6 @@ def _rotary(site: TorchSite) -> Built:
         made = torch.cat([made, tail], -1)
         return made.reshape(x.shape) if flat else made.transpose(1, 2)
 
-    if not positioned and len(site.shape(1)) != 3:
-        raise Unsupported("RotaryEmbedding without positions needs tables of three dimensions")
     return run
 
 

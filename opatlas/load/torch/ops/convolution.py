@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
 from opatlas.load.torch.ops.windows import read_window
 
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
@@ -21,8 +21,6 @@ def pad_argument(begins: Sequence[int], ends: Sequence[int]) -> list[int]:
 
 def conv(site: TorchSite) -> Built:
     window, groups = read_window(site), site.attrs["group"]
-    if window.spatial not in _CONV:
-        raise Unsupported(f"Conv over {window.spatial} dimensions")
     function = _CONV[window.spatial]
     strides, dilations, begins, ends = window.strides, window.dilations, window.begins, window.ends
     if begins == ends and min(begins) >= 0:
@@ -34,8 +32,6 @@ def conv(site: TorchSite) -> Built:
 def conv_transpose(site: TorchSite) -> Built:
     kernel, (begins, _), groups = site.attrs["kernel_shape"], site.pads(), site.attrs["group"]
     strides, dilations = site.attrs["strides"], site.attrs["dilations"]
-    if len(kernel) not in _TRANSPOSED:
-        raise Unsupported(f"ConvTranspose over {len(kernel)} dimensions")
     function = _TRANSPOSED[len(kernel)]
     # What the whole product would be, then what of it leaves.
     wanted = site.output().shape[2:]

@@ -62,8 +62,11 @@ def _cast(site: TorchSite) -> Built:
     wanted = TORCH_TYPES.get(site.output().dtype)
     if wanted is None:
         raise Unsupported(f"Cast to {site.output().dtype}")
+    most = torch.finfo(wanted).max if site.output().dtype.startswith("float8") else None
     if site.widen is not None and wanted.is_floating_point:
         wanted = site.widen
+    if most is not None:
+        return lambda x, *_: x.clamp(-most, most).to(wanted)
     return lambda x, *_: x.to(wanted)
 
 

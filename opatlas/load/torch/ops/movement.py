@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from opatlas.load.torch.ops.convolution import pad_argument
-from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported, plain
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite, plain
 from opatlas.load.torch.ops.types import float_type
 
 
@@ -33,6 +33,8 @@ def _concat(site: TorchSite) -> Built:
 
 def _split(site: TorchSite) -> Built:
     axis, sizes = site.axis(), site.numbers(1)
+    if len(sizes) == 1:
+        return lambda x, *_: x
     return lambda x, *_: torch.split(x, sizes, axis)
 
 
@@ -111,9 +113,7 @@ def _space_to_depth(site: TorchSite) -> Built:
 def _column_to_image(site: TorchSite) -> Built:
     """Blocks summed back into an image: PyTorch's fold, two dimensions and the same padding on both sides."""
     image, block = tuple(site.numbers(1)), tuple(site.numbers(2))
-    begins, ends = site.pads()
-    if len(image) != 2 or begins != ends:
-        raise Unsupported("Col2Im of other than two dimensions, or with one-sided padding")
+    begins, _ = site.pads()
     strides, dilations = site.attrs["strides"], site.attrs["dilations"]
     return lambda x, *_: F.fold(x, image, block, dilations, begins, strides)
 

@@ -83,8 +83,9 @@ def _group(site: TorchSite) -> Built:
 def _instance(site: TorchSite) -> Built:
     epsilon = site.number("epsilon")
     if all(size == 1 for size in site.shape(0)[2:]):
-        # PyTorch refuses one element a channel: it thinks of training.
-        return lambda x, w, b: F.group_norm(x, x.shape[1], w, b, epsilon)
+        # PyTorch's checked calls refuse one element a channel: they think of training.
+        batch, channels = site.shape(0)[:2]
+        return lambda x, w, b: torch.native_group_norm(x, w, b, batch, channels, 1, channels, epsilon)[0]
     return lambda x, w, b: F.instance_norm(x, None, None, w, b, True, 0.0, epsilon)
 
 

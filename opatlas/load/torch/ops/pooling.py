@@ -17,12 +17,6 @@ _AVERAGE: dict[int, Built] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
 
-def is_native(window: Window) -> bool:
-    """Whether PyTorch's own padding can say it: symmetric, at most half the window."""
-    half = all(2 * pad <= size for pad, size in zip(window.begins, window.kernel, strict=True))
-    return half and window.begins == window.ends and not any(window.extra)
-
-
 def _read(site: TorchSite) -> tuple[Window, list[int]]:
     """The window, and all that ``F.pad`` puts around the input for it."""
     window = read_window(site)
@@ -34,10 +28,8 @@ def _read(site: TorchSite) -> tuple[Window, list[int]]:
 def _max(site: TorchSite) -> Built:
     window, pads = _read(site)
     function, indexed = _MAX[window.spatial], len(site.node.outputs) > 1
-    if is_native(window):
+    if window.native:
         return _with_indices(site, window) if indexed else _native_max(function, window, window.begins)
-    if indexed:
-        raise Unsupported("MaxPool with indices and one-sided padding")
     bare = _native_max(function, window, [0] * window.spatial)
     dtype = site.input(0).dtype
     whole = dtype.startswith(("int", "uint"))
@@ -51,8 +43,6 @@ def _native_max(function: Built, window: Window, pads: Sequence[int]) -> Built:
 
 
 def _with_indices(site: TorchSite, window: Window) -> Built:
-    if site.flag("storage_order"):
-        raise Unsupported("MaxPool with column-major indices")
     function = _MAX[window.spatial]
     planes, plane = math.prod(site.shape(0)[:2]), math.prod(site.shape(0)[2:])
 
@@ -70,7 +60,7 @@ def _with_indices(site: TorchSite, window: Window) -> Built:
 def _average(site: TorchSite) -> Built:
     window, whole_pads = _read(site)
     counts_pads = site.flag("count_include_pad")
-    if is_native(window) and not any(dilation > 1 for dilation in window.dilations):
+    if window.native and not any(dilation > 1 for dilation in window.dilations):
         function, kernel, strides, pads = (
             _AVERAGE[window.spatial],
             window.kernel,

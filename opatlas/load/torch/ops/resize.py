@@ -8,23 +8,42 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from opatlas.load.torch.ops.site import Builder, Built, TorchSite, Unsupported
-from opatlas.load.torch.ops.taps import passes_of, scales_of
+from opatlas.load.torch.ops.site import Builder, Built, TorchSite
+from opatlas.load.torch.ops.taps import is_crop, outside_of, passes_of, scales_of
 
 
 def _resize(site: TorchSite) -> Built:
-    passes = passes_of(site)
     own = _torch_call(site)
     if own is not None:
         return own
-    picked = [(axis, torch.as_tensor(rows), weights) for axis, rows, weights in passes]
+    picked = [(axis, torch.as_tensor(rows), weights) for axis, rows, weights in passes_of(site)]
+    beyond = _beyond(site)
+    between = picked and site.attrs["mode"] != "nearest"
 
-    def run(x, *_):
+    def mixed(x: torch.Tensor) -> torch.Tensor:
         for axis, rows, weights in picked:
             x = _weighted(x, axis, rows, weights)
         return x
 
+    def run(x, *_):
+        # Whole numbers are mixed as numbers with fractions, which the result then has not.
+        wide = x.to(site.widen or torch.float32) if between and not x.is_floating_point() else x
+        made = mixed(wide)
+        if beyond is not None:
+            made = made.masked_fill(beyond, site.number("extrapolation_value"))
+        return made.to(x.dtype)
+
     return run
+
+
+def _beyond(site: TorchSite) -> torch.Tensor | None:
+    """Which elements a crop takes from outside of the image; None where there are none."""
+    made, masks = site.output().shape, outside_of(site)
+    if not masks:
+        return None
+    shapes = [[-1 if index == axis else 1 for index in range(len(made))] for axis, _ in masks]
+    parts = [torch.as_tensor(mask).reshape(shape) for (_, mask), shape in zip(masks, shapes, strict=True)]
+    return functools.reduce(torch.logical_or, parts)
 
 
 def _torch_call(site: TorchSite) -> Built | None:
@@ -34,6 +53,8 @@ def _torch_call(site: TorchSite) -> Built | None:
     spatial = len(shape) - 2
     floored = site.attrs.get("nearest_mode") == "floor"
     if shape[:2] != made[:2] or not site.input(0).dtype.startswith(("float", "bfloat")):
+        return None
+    if is_crop(site) or site.flag("antialias"):
         return None
     if any(scale != new / old for scale, old, new in zip(scales_of(site), shape, made, strict=True)):
         return None  # PyTorch would take the ratio of the sizes
@@ -67,8 +88,6 @@ _SAMPLING = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
 
 def _grid_sample(site: TorchSite) -> Built:
     mode = _SAMPLING[site.attrs["mode"]]
-    if mode == "bicubic" and site.rank() != 4:
-        raise Unsupported("cubic GridSample of other than two dimensions")
     padding, corners = site.attrs["padding_mode"], site.flag("align_corners")
     return lambda x, grid: F.grid_sample(x, grid, mode, padding, corners)
 

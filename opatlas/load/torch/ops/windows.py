@@ -26,6 +26,12 @@ class Window:
         return len(self.kernel)
 
     @property
+    def native(self) -> bool:
+        """Whether the padding of PyTorch's pools can say it: symmetric, at most half the window."""
+        half = all(2 * pad <= size for pad, size in zip(self.begins, self.kernel, strict=True))
+        return half and self.begins == self.ends and not any(self.extra)
+
+    @property
     def whole_ends(self) -> list[int]:
         """The padding behind the input and what ``ceil_mode`` adds to it."""
         return [end + more for end, more in zip(self.ends, self.extra, strict=True)]

@@ -27,6 +27,7 @@ from opatlas.load import load
 from opatlas.load.torch.graph import missing
 from tests.opatlas.load.cases import FAMILIES
 from tests.opatlas.load.operators import Case, operator_of
+from tests.tuning.measure.judging.computed_by import section
 from tuning.measure.judging.check import Reference, compare
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
 from tuning.measure.judging.reference import runner
@@ -187,6 +188,7 @@ def document(tally: Tally) -> Iterator[str]:
     yield _REFUSED
     for line in sorted({line.split(":")[0] for line in tally.refused}):
         yield f"- {line}"
+    yield f"\n{section().rstrip()}"
 
 
 def main() -> None:

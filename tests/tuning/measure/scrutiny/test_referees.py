@@ -13,10 +13,12 @@ import pytest
 pytest.importorskip("torch", reason="references are PyTorch's")
 
 from opatlas.identity import Operator, Setting, parse_operator
+from opatlas.load.torch.ops import linear
 from tests.tuning.measure.device.simulated import CALM, NO_GPU, SimulatedMonitor
 from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.judging import reference
 from tuning.measure.judging.check import Reference, compare
+from tuning.measure.judging.confirming import Unconfirmed
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import Bounds, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
@@ -27,6 +29,9 @@ from tuning.measure.specimen import Specimen
 
 Spoil = Callable[[np.ndarray, np.ndarray], None]
 """Changes a value, or what it may differ by, in place."""
+
+
+CONFIRMED = {"reference": "torch64", "reference_confirmed_by": "ONNX Runtime"}
 
 
 def matmul(dtype: str = "float32") -> Operator:
@@ -43,8 +48,12 @@ class HereAndNow:
 
     def spawn(self, request: Mapping[str, Any], fds: Sequence[int], bounds: Bounds) -> HereAndNow:
         self.asked.append((request.get("device", "host"), len(request["sets"]), bounds.device_bytes))
-        reference.compute(request, fds[0], fds[1], fds[2])
         self._reply: ChildFailed | None = None
+        self._answer: dict[str, Any] = {"ok": True}
+        try:
+            self._answer["confirmed_by"] = reference.compute(request, fds[0], fds[1], fds[2])
+        except Unconfirmed as refused:
+            self._answer = {"error": str(refused)}
         if "device" in request and isinstance(self.spoil, ChildFailed):
             self._reply = self.spoil
         elif "device" in request and self.spoil is not None:
@@ -57,7 +66,7 @@ class HereAndNow:
     def ask(self, command: None, timeout_s: float) -> dict[str, Any]:
         if self._reply is not None:
             raise self._reply
-        return {"ok": True}
+        return self._answer
 
     def forget(self, child: HereAndNow) -> None:
         assert child is self
@@ -94,7 +103,7 @@ def test_a_device_is_believed_once_the_host_has_said_the_same(specimen: Specimen
     referees, found = judge(specimen, library, watch)
     room = CALM.total_bytes - CALM.used_bytes
     assert library.asked == [("cpu", specimen.sets, room), ("host", 1, 0)]
-    assert referees.facts() == {"reference": "torch64", "reference_on": "cuda:0"}
+    assert referees.facts() == {**CONFIRMED, "reference_on": "cuda:0"}
     right = specimen.own[1][0].reshape(16, 64) @ specimen.own[1][1].reshape(64, 16)
     assert compare([right], found[1]).status is Status.OK
     referees.of(specimen.own[:2])
@@ -133,7 +142,7 @@ def test_a_device_that_computes_other_references_is_found_out(
     library.spoil = spoil
     referees, found = judge(specimen, library, watch)
     assert referees.facts() == {
-        "reference": "torch64",
+        **CONFIRMED,
         "reference_not_on_device": f"cuda:0 and the host disagree: {words}",
     }
     _, by_host = judge(specimen, HereAndNow(), None)
@@ -172,7 +181,7 @@ def test_the_host_computes_where_the_device_is_no_help(
     library = HereAndNow()
     referees, _ = judge(specimen, library, device)
     assert [place for place, _, _ in library.asked] == ["host"]
-    assert referees.facts() == {"reference": "torch64"}
+    assert referees.facts() == CONFIRMED
 
 
 def _same(one: Sequence[Sequence[Reference]], other: Sequence[Sequence[Reference]]) -> bool:
@@ -190,3 +199,26 @@ def test_a_smaller_claim_leaves_more_room(watch: DeviceWatch) -> None:
     assert watch.room_bytes == CALM.total_bytes - (10 << 30)
     watch.leave(10)
     assert watch.room_bytes == CALM.total_bytes - (3 << 30)
+
+
+def _off_by_one(site: Any) -> Callable[..., Any]:
+    return lambda a, b: a @ b + 1
+
+
+def test_a_wrong_call_of_pytorch_is_no_reference(specimen: Specimen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default is made of the same calls: it would pass as right."""
+    monkeypatch.setitem(linear.BUILDERS, "MatMul", _off_by_one)
+    referees, found = judge(specimen, HereAndNow(), None)
+    assert referees.facts() == {"reference": "onnx"}
+    a, b = (specimen.own[0][number].reshape(shape) for number, shape in ((0, (16, 64)), (1, (64, 16))))
+    assert compare([a @ b], found[0]).status is Status.OK
+    assert compare([a @ b + 1], found[0]).status is Status.WRONG_RESULT
+
+
+def test_the_first_references_alone_are_confirmed(
+    specimen: Specimen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later ones are of the same calls."""
+    referees, _ = judge(specimen, HereAndNow(), None)
+    monkeypatch.setattr(reference, "Confirmation", None)
+    assert len(referees.of(specimen.own[:1])) == 1

@@ -31,6 +31,7 @@ INNER: dict[str, Inner] = {
     "HardSwish": lambda x, y: x.abs(),
     "Mish": lambda x, y: x.abs(),
     "Selu": lambda x, y: torch.full_like(x, 3.0),
+    "Shrink": lambda x, y: x.abs() + y.abs(),  # the bias is as large as their difference
     "Sigmoid": lambda x, y: torch.ones_like(x),
     "Sinh": lambda x, y: torch.ones_like(x),
     "Softplus": lambda x, y: torch.ones_like(x),

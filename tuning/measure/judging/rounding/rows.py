@@ -44,25 +44,26 @@ def _powers(x: Bounded, axes: list[int]) -> tuple[Bounded, Bounded, Bounded]:
 
 
 def _log_sum_exp(step: Step) -> Bounded:
-    axes = _folded(step)
-    _, sums, largest = _powers(Bounded.input(step, 0), axes)
+    _, sums, largest = _powers(*_folded(step))
     return (sums.log() + largest).reshape(*step.made[0].shape)
 
 
 def _log_sum(step: Step) -> Bounded:
-    return Bounded.input(step, 0).sum(_folded(step)).log().reshape(*step.made[0].shape)
+    x, axes = _folded(step)
+    return x.sum(axes).log().reshape(*step.made[0].shape)
 
 
 def _euclidean(step: Step) -> Bounded:
-    x = Bounded.input(step, 0)
-    return (x * x).sum(_folded(step)).sqrt().reshape(*step.made[0].shape)
+    x, axes = _folded(step)
+    return (x * x).sum(axes).sqrt().reshape(*step.made[0].shape)
 
 
-def _folded(step: Step) -> list[int]:
-    """The axes of a reduction, as the canonical form has them in its second input; none folds nothing."""
-    node = step.node
+def _folded(step: Step) -> tuple[Bounded, list[int]]:
+    """What a reduction folds, and the axes, as the canonical form has them in its second input. None folds
+    nothing: then every element is a row."""
+    node, x = step.node, Bounded.input(step, 0)
     data = step.operator.value(node.inputs[1]).data if len(node.inputs) > 1 and node.inputs[1] >= 0 else None
-    return [int(axis) for axis in data or ()]
+    return (x, [int(axis) for axis in data]) if data else (x.reshape(1, *x.value.shape), [0])
 
 
 def _batch(step: Step) -> Bounded | list[Bounded]:

@@ -108,17 +108,31 @@ def rotary(step: Step) -> Errors:
 
 def interpolation(step: Step) -> Errors:
     """Weights come from coordinates, whose rounding grows with the axis: of the neighbours' magnitudes."""
-    x = step.values[0]
+    if not is_floating(step.values[0]):
+        return [_cut_off(step)]
+    error = _of_neighbours(step, step.values[0], step.epsilon, step.sum_epsilon)
+    moved_by = moved(step, _with_coordinates(step))[0]
+    return rounded(step, [error if moved_by is None else error + moved_by])
+
+
+def _of_neighbours(step: Step, x: torch.Tensor, epsilon: float, sum_epsilon: float) -> torch.Tensor:
     around = finite(x)
     spatial = x.ndim - 2
     if spatial in _POOL:
         around = _POOL[spatial](around, 5, 1, 2)
-    values = [around, *step.values[1:]]
-    magnitude = finite(step.call(values)[0])
+    magnitude = finite(step.call([around, *step.values[1:]])[0])
     longest = max(step.made[0].shape[2:] + x.shape[2:], default=1)
-    error = magnitude.mul_(step.epsilon * STEP + step.sum_epsilon * STEP * longest)
-    moved_by = moved(step, _with_coordinates(step))[0]
-    return rounded(step, [error if moved_by is None else error + moved_by])
+    return magnitude.mul_(epsilon * STEP + sum_epsilon * STEP * longest)
+
+
+def _cut_off(step: Step) -> torch.Tensor:
+    """Whole numbers are mixed in float32 and lose their fraction: near a whole one either is right."""
+    x = step.values[0].double()
+    exact = step.call([x, *step.values[1:]])[0]
+    room = _of_neighbours(step, x, FLOAT32, FLOAT32) + step.precision.smallest("float32")
+    either = torch.trunc(exact + room) - torch.trunc(exact - room)
+    carried = moved(step)[0]
+    return either if carried is None else either + carried
 
 
 def _with_coordinates(step: Step) -> Errors:
