@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from opatlas.identity import Operator, Setting
-from tuning.measure.judging.definitions import is_defined
+from tuning.measure.judging.definitions import DEFINED, is_defined
 from tuning.measure.judging.definitions.loss import Loss
 from tuning.measure.judging.tolerance import FUNCTION, SUM, Precision, is_float, reduction_length
 from tuning.measure.shared_tensors import TensorSlot
@@ -36,9 +36,12 @@ Bounds = tuple[np.ndarray, np.ndarray | None]
 
 
 def methods(operator: Operator, default_route: str) -> tuple[str, ...]:
-    """What to try, in order, without importing anything heavy."""
+    """What to try, in order, without importing anything heavy. Where there is a definition, it alone: it is
+    nobody's implementation, and knows the roundings."""
     from opatlas.load.torch import graph as torch_graph
 
+    if not DEFINED.isdisjoint(operator.op_types):
+        return ("onnx",)
     first = () if torch_graph.missing(operator) else ("torch64",)
     last = () if default_route == "onnxruntime" else ("onnxruntime",)
     return (*first, "onnx", *last)

@@ -13,7 +13,10 @@ from opatlas.identity.operator_types import TYPES
 from tuning.measure.judging.definitions.loss import Loss
 
 DEFINED = frozenset(
-    {"BlackmanWindow", "DFT", "GRU", "HammingWindow", "HannWindow", "LSTM", "MaxRoiPool", "RNN", "STFT"}
+    {
+        *("AffineGrid", "BlackmanWindow", "DFT", "DeformConv", "GRU", "HammingWindow", "HannWindow", "LSTM"),
+        *("MaxRoiPool", "RNN", "STFT"),
+    }
 )
 _EXACT = frozenset({"MaxUnpool"})
 """Known to ONNX's evaluator: they move values only."""

@@ -33,9 +33,11 @@ class Loss:
         number of terms times what these are (the root of the mean square)."""
         return self._moved(value, SUM * self.total * size)
 
-    def of_function(self, value: np.ndarray, inner: float = 0.0) -> np.ndarray:
-        """A transcendental function; ``inner``: the largest number on the way to it."""
-        return self._moved(value, FUNCTION * self.step * np.abs(value) + STEP * self.step * inner)
+    def of_function(self, value: np.ndarray, inner: float = 0.0, coarsest: float = 0.0) -> np.ndarray:
+        """A transcendental function; ``inner``: the largest number on the way to it; ``coarsest``: the
+        spacing of the type that it is computed in, where that may be coarser than the operator's."""
+        step = max(self.step, coarsest)
+        return self._moved(value, FUNCTION * step * np.abs(value) + STEP * step * inner)
 
     def of_step(self, value: np.ndarray, size: np.ndarray) -> np.ndarray:
         """One multiplication and addition of terms that are together so large."""

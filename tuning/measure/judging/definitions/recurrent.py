@@ -1,5 +1,8 @@
 """RNN, GRU and LSTM as ONNX defines them: directions, lengths, clipping, peepholes and every activation.
 
+``clip`` bounds what gates are computed from. The cell's state is not bounded on its way into h: ONNX's text
+can be read either way, and so does ONNX Runtime.
+
 Tensors are [time, batch, …] (a node with ``layout`` 1 was given other axes when it was read); a length's
 steps are taken from the sequence's first ones, and what lies behind is zero.
 """
@@ -33,8 +36,8 @@ _DEFAULTS = {
     "ThresholdedRelu": (1.0,),
 }
 """Alpha and beta of those that have them."""
-_ABOUT_ONE = frozenset({"Elu", "HardSigmoid", "Sigmoid", "Softplus"})
-"""They are computed by way of numbers about one, however small they are themselves."""
+_ABOUT_ONE = frozenset({"Elu", "HardSigmoid", "ScaledTanh", "Sigmoid", "Softplus", "Tanh"})
+"""They are defined by way of numbers about one, however small they are themselves: a tanh by exponentials."""
 
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "Affine": lambda x, alpha, beta: alpha * x + beta,
@@ -191,7 +194,8 @@ class GRU(_Recurrent):
         new = own.activate(1, projected[:, last] + total, size[:, last] + more)
         made = (1 - update) * new + update * state
         # One minus z is rounded beside one.
-        return [own.loss.of_step(made, np.abs(new) + np.abs(update * state))]
+        terms = np.abs(new) * (1 + np.abs(update)) + np.abs(update * state)
+        return [own.loss.of_step(made, terms)]
 
     def _run(self, x, w, r, b=None, lengths=None, h=None, **attributes):
         return self._go(x, [w, r, b, lengths, h, None], attributes)
@@ -217,7 +221,8 @@ class LSTM(_Recurrent):
         after = kept * cell + entering * new
         after = own.loss.of_step(after, np.abs(kept * cell) + np.abs(entering * new))
         leaving = gate(1, peep_out, after)
-        shown = own.activate(2, after, np.zeros(1))
+        name, function = own.activations[2]
+        shown = own.loss.of_function(function(after), 1.0 if name in _ABOUT_ONE else 0.0)
         return [own.loss.of_step(leaving * shown, np.abs(leaving * shown)), after]
 
     def _run(

@@ -9,6 +9,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 from onnx.reference.op_run import OpRun
 
 from tuning.measure.judging.definitions.loss import Loss
+from tuning.measure.judging.tolerance import FLOAT32
 
 Array = np.ndarray
 
@@ -77,6 +78,8 @@ class STFT(_Signal):
 
 
 class _Window(_Signal):
+    """Its numbers may be those of float32 whatever its type: ONNX Runtime's are."""
+
     weights: tuple[float, ...] = ()
     """Of the cosines of once, twice … the angle, with their signs."""
 
@@ -84,7 +87,7 @@ class _Window(_Signal):
         count = int(size)
         angle = 2 * np.pi * np.arange(count) / (count if periodic else max(1, count - 1))
         made = sum((weight * np.cos(number * angle) for number, weight in enumerate(self.weights)), 0.0)
-        wide = self.loss.of_function(np.asarray(made), 1.0)
+        wide = self.loss.of_function(np.asarray(made), 1.0, FLOAT32)
         floating = tensor_dtype_to_np_dtype(output_datatype).kind == "f"
         return (wide if floating else wide.astype(tensor_dtype_to_np_dtype(output_datatype)),)
 
