@@ -46,7 +46,7 @@ def _recurrent(step: NodeStep, work: Workbench) -> None:
     names = step.attrs.get("activations")
     if names is not None:
         count = kinds * directions
-        step.need(len(names) == count, f"activations must be {count} names, not {len(names)}")
+        step.need(len(names) >= count, f"activations must be {count} names, not {len(names)}")
     scaled = (names or ()).count("ScaledTanh")
     for numbers in ("activation_alpha", "activation_beta"):
         enough = not scaled or len(step.attrs.get(numbers, ())) >= scaled
