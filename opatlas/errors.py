@@ -1,10 +1,42 @@
-"""The two families of errors that a job can meet."""
+"""The two families of errors that a job can meet, and what is told of a library's."""
+
+from __future__ import annotations
+
+import re
+
+_PATH = re.compile(r"(?<![\w.:/@<-])/(?:[^\s/:'\"()<>,;|]+/)+([^\s/:'\"()<>,;|]*)")
+_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_C_SOURCE = re.compile(r"/\S+\.(?:h|hpp|cc|cpp):\d+ [^)]*\)(?: const)?(?: \[with [^\]]*\])? ")
+_FRAME = re.compile(r"^\s*File \".*\", line \d+")
+_BETWEEN = ("During handling of the above exception", "The above exception was the direct cause")
 
 
 def first_line(error: BaseException, most: int = 300) -> str:
-    """The first line of a library's error that says anything, of ``most`` characters; else its type."""
+    """The first line of a library's error that says anything, of ``most`` characters, without where it lies
+    on this machine; else its type."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:most]
+    line = (lines or [type(error).__name__])[0]
+    return without_paths(_C_SOURCE.sub("", _CODE.sub("", line)))[:most]
+
+
+def without_paths(text: str) -> str:
+    """Absolute paths of files as their last part: where things lie on a machine is no caller's business."""
+    return _PATH.sub(lambda found: found[1] or "…", text)
+
+
+def without_traces(text: str) -> str:
+    """A log with the last line of each Python traceback in the traceback's place."""
+    kept: list[str] = []
+    within = False
+    for line in text.splitlines():
+        if "Traceback (most recent call last)" in line or _FRAME.match(line):
+            within = True  # the first lines of a log's tail may lie in the middle of one
+        elif within and (not line.strip() or line[0] in " \t"):
+            continue
+        elif not line.startswith(_BETWEEN):
+            within = False
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def printable(text: str, most: int = 300) -> str:

@@ -47,7 +47,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
             headers["WWW-Authenticate"] = str(challenge)
         if isinstance(error, exceptions.Throttled):
             headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "wait", None) or 0)))
-        where, sentence = _first(error.detail)
+        where, sentence = first_complaint(error.detail)
         return _answer(sentence, error.status_code, where=where, headers=headers)
     if isinstance(error, SystemFault | OperationalError | InterfaceError):
         logger.error("the service failed: %s", error, exc_info=error)
@@ -85,11 +85,11 @@ def _sentence(error: Exception) -> str:
     return str(error.args[0]) if error.args else ""
 
 
-def _first(detail: Any, where: str = "") -> tuple[str, str]:
+def first_complaint(detail: Any, where: str = "") -> tuple[str, str]:
     """The first of a serializer's many complaints, and where it is."""
     if isinstance(detail, dict):
         name, inner = next(iter(detail.items()))
-        return _first(inner, f"{where}.{name}".lstrip(".") if name != "non_field_errors" else where)
+        return first_complaint(inner, f"{where}.{name}".lstrip(".") if name != "non_field_errors" else where)
     if isinstance(detail, list):
-        return _first(detail[0], where) if detail else (where, "The request is not valid.")
+        return first_complaint(detail[0], where) if detail else (where, "The request is not valid.")
     return where, str(detail)

@@ -138,10 +138,18 @@ def _settle_step(step: NodeStep, opset: int, work: Workbench, needed: set[str]) 
         while len(step.outputs) > max(schema.min_outputs, 1) and step.outputs[-1] not in needed:
             step.outputs.pop()
     step.outputs = [name or work.fresh() for name in step.outputs]
-    lifted = lift(step, opset, work)
+    lifted = _read(lift(step, opset, work), needed)
     for made in lifted:
         _finish(made, work)
     return lifted
+
+
+def _read(lifted: list[NodeStep], needed: set[str]) -> list[NodeStep]:
+    """Without what only a result that nobody asked for would need."""
+    if len(lifted) == 1:
+        return lifted
+    wanted = {name for step in lifted for name in step.inputs} | needed
+    return [step for step in lifted if not wanted.isdisjoint(step.outputs)]
 
 
 def _finish(step: NodeStep, work: Workbench) -> None:

@@ -206,6 +206,30 @@ def _scatter(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     return [NodeStep("ScatterElements", step.inputs, step.outputs, step.attrs)]
 
 
+def _global_lp_pool(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
+    """One window over the whole image."""
+    return [
+        NodeStep("LpPool", step.inputs, step.outputs, {**step.attrs, "kernel_shape": work.shape(step)[2:]})
+    ]
+
+
+def _recurrent(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
+    """Time first: with the batch first (``layout`` 1) tensors are turned before and after."""
+    if not step.attrs.pop("layout", 0):
+        return [step]
+    before, after = [], []
+    for position in (0, 5, 6):  # the sequences, and the states that they begin from
+        if step.input(position):
+            turned = work.fresh()
+            before.append(NodeStep("Transpose", [step.inputs[position]], [turned], {"perm": (1, 0, 2)}))
+            step.inputs[position] = turned
+    for position, perm in enumerate(((2, 0, 1, 3), (1, 0, 2), (1, 0, 2))[: len(step.outputs)]):
+        turned = work.fresh()
+        after.append(NodeStep("Transpose", [turned], [step.outputs[position]], {"perm": perm}))
+        step.outputs[position] = turned
+    return [*before, step, *after]
+
+
 def _cast_like(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
     """Only the second input's type matters: a Cast."""
     attrs = {name: value for name, value in step.attrs.items() if name == "saturate"}
@@ -215,7 +239,14 @@ def _cast_like(step: NodeStep, opset: int, work: Workbench) -> list[NodeStep]:
 
 _Lift = Callable[[NodeStep, int, Workbench], list[NodeStep]]
 
-_ALWAYS: dict[str, _Lift] = {"Dropout": _dropout, "CastLike": _cast_like}
+_ALWAYS: dict[str, _Lift] = {
+    "CastLike": _cast_like,
+    "Dropout": _dropout,
+    "GRU": _recurrent,
+    "GlobalLpPool": _global_lp_pool,
+    "LSTM": _recurrent,
+    "RNN": _recurrent,
+}
 _RENAMED: dict[str, _Lift] = {"Upsample": _upsample, "Scatter": _scatter}
 _LIFTS: dict[str, _Lift] = {
     "BatchNormalization": _batch_norm,

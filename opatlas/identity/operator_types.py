@@ -52,6 +52,7 @@ CumSum                      reduction       1  torch kept xla tvm
 DepthToSpace                movement        0  torch xla tvm
 DequantizeLinear            quantised       1  xla tvm
 Det                         linear          1  torch ort-single
+DFT                         signal         20  torch
 Div                         elementwise     1  torch kept xla tvm halide pointwise
 DynamicQuantizeLinear       quantised       1  xla
 Einsum                      linear          1  torch xla tvm
@@ -148,6 +149,7 @@ SpaceToDepth                movement        0  torch xla tvm
 Split                       movement        0  torch xla tvm halide
 Sqrt                        elementwise     1  torch kept xla tvm halide pointwise
 Squeeze                     movement        0  torch xla tvm halide
+STFT                        signal         20  torch
 Sub                         elementwise     1  torch kept xla tvm halide pointwise
 Sum                         elementwise     1  torch xla tvm halide pointwise
 Tan                         elementwise    10  torch kept xla tvm halide pointwise ort-single

@@ -74,8 +74,6 @@ class OrtKernel:
             self.prepare({})
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
-        from opatlas.identity import to_onnx
-
         check_arrays(self.operator, self.operator.constant_inputs, constants)
         dense = {number: np.asarray(array, order="C") for number, array in constants.items()}
         packed = dense if self.recipe["constants"] == "initializers" else {}
@@ -88,7 +86,7 @@ class OrtKernel:
             options.add_session_config_entry("session.disable_prepacking", "1")
         options.graph_optimization_level = _LEVELS[self.recipe["graph_optimization"]]
         try:
-            model = to_onnx(self.operator, packed)
+            model = model_of(self.operator, packed)
             for number, storage in self._turned.items():
                 turn_inside(model, f"in{number}", storage)
             self._session = ort.InferenceSession(
@@ -106,6 +104,20 @@ class OrtKernel:
 
     def close(self) -> None:
         self._session = None
+
+
+OLDER_KERNELS, OLDER_OPSET = frozenset({"MaxRoiPool", "RoiAlign"}), 21
+"""ONNX opset 22 gave these types bfloat16 and nothing else; ONNX Runtime has them by older schemas only."""
+
+
+def model_of(operator: Operator, constants: Mapping[int, np.ndarray] | None = None) -> Any:
+    """The operator as a model at an opset at which ONNX Runtime has its types."""
+    from opatlas.identity import to_onnx
+
+    model = to_onnx(operator, constants)
+    if not OLDER_KERNELS.isdisjoint(operator.op_types):
+        model.opset_import[0].version = OLDER_OPSET
+    return model
 
 
 class OrtBound(KeptOutputs):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from django.db.models import Q
 
+from opatlas.errors import OpatlasError
 from tuning.conf import conf
 from tuning.environments.rebuilding import damaged_candidates
 from tuning.environments.revalidation import held_candidates
@@ -25,7 +26,7 @@ from tuning.routes.base import Budget, Candidate, Route
 logger = logging.getLogger(__name__)
 
 
-class NothingWorked(Exception):
+class NothingWorked(OpatlasError):
     """Every way to a default failed here and now; it may work at the next try."""
 
 
@@ -41,10 +42,10 @@ def bench_of_default(work: ClaimedSlice) -> Iterator[tuple[Bench, str]]:
         raise NothingWorked("This worker does not have the route that made the default.")
     built = work.build(*given)
     if isinstance(built, Outcome):
-        raise NothingWorked(f"The default could not be built again: {built.status} ({built.detail})")
+        raise NothingWorked(f"The default could not be built again: {built.said}.")
     with work.bench(built) as bench:
         if not bench.default.ok:
-            raise NothingWorked(f"The default failed: {bench.default.status} ({bench.default.detail})")
+            raise NothingWorked(f"The default failed: {bench.default.said}.")
         yield bench, Tried(*given).digest
 
 

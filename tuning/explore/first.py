@@ -47,10 +47,10 @@ def first(work: ClaimedSlice) -> StageEnd:
             work.keep(tried, outcome)
             # Another default would make every ratio another: not for a mishap.
             if outcome.status not in MAY_PASS or chance:
-                failures.append(f"{tried.name}: {outcome.status} ({outcome.detail})")
+                failures.append(f"{tried.name}: {outcome.said}")
                 break
     if failures:
-        raise NothingWorked("; ".join(failures))
+        raise NothingWorked(f"No implementation passed: {'; '.join(failures)}.")
     return StageEnd(State.UNSUPPORTED, reason="; ".join(reasons) or "No route is available.")
 
 

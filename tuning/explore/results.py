@@ -33,6 +33,7 @@ from tuning.measure.provenance import candidate_digest
 from tuning.models import Exploration, Trial
 from tuning.queue.claims import Claim
 from tuning.routes.base import BuiltArtifact, Candidate, Route
+from tuning.telling import told_log
 
 logger = logging.getLogger(__name__)
 
@@ -363,7 +364,7 @@ def _insert_trial(judged: Judged, published: Published | None) -> Trial:
         round=judged.row.round,
         fence=judged.claim.fence,
         status=outcome.status,
-        detail=outcome.detail[:4000],
+        detail=told_log(outcome.detail)[:4000],
         **(figures_of(timing, ("median_us", *RATIOS)) if timing else {}),
         max_error=outcome.max_error,
         tolerance=outcome.tolerance,
@@ -371,7 +372,7 @@ def _insert_trial(judged: Judged, published: Published | None) -> Trial:
         took_s=judged.took_s,
         device=outcome.of_device,
         tier=outcome.tier,
-        log_tail=outcome.log_tail[-8000:],
+        log_tail=told_log(outcome.log_tail)[-8000:],
         implementation=published.implementation if published else None,
         environment=register_environment(environment_of(judged.tried.route, judged.row.target.kind)),
         worker=judged.worker,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import traceback
 from functools import partial
 
 from django.db import transaction
@@ -27,6 +26,7 @@ from tuning.queue import claims
 from tuning.queue.claims import Claim, settle_miss
 from tuning.queue.held import UNHELD, work_on
 from tuning.queue.reached import tell_stage
+from tuning.telling import told
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 def run_slice(workshop: Workshop, claim: Claim) -> bool:
     """Work on a claimed exploration until its stage ends or must make room; False when the claim was lost.
 
-    Whatever a candidate does is an outcome; an error in here is kept with the exploration, which is tried
-    again, or dead after its tries. Raises Stopping and DiskFull (the claim was given back) and
-    DATABASE_GONE.
+    Whatever a candidate does is an outcome; of an error in here a sentence is kept with the exploration (the
+    log has its traceback), which is tried again, or dead after its tries. Raises Stopping and DiskFull (the
+    claim was given back) and DATABASE_GONE.
     """
     give_back = partial(claims.release, claim, begun=True)
 
@@ -47,7 +47,7 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
             give_back()
 
     def fail(error: Exception) -> None:
-        claims.fail(claim, "".join(traceback.format_exception(error)))
+        claims.fail(claim, told(error, claim))
 
     return work_on(claim, work, give_back, fail)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,10 +42,9 @@ from tuning.measure.sandbox.roots import package_root
 from tuning.models import Trial
 from tuning.queue.held import UNHELD, work_on
 from tuning.routes.base import BuiltArtifact, Candidate, Route
+from tuning.telling import told, told_log
 
 logger = logging.getLogger(__name__)
-
-_TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+\S.*(?:\n|$)")
 
 
 def run_evaluation(workshop: Workshop, held: EvaluationClaim) -> bool:
@@ -191,10 +189,9 @@ class _Evaluation:
 
     def _cleaned(self, text: str) -> str:
         """Without our own traces and the worker's folders: what a submitter reads is about the kernel."""
-        text = _TRACE.sub("", text)
         for folder in (self.workshop.home, package_root()):
             text = re.sub(rf"{re.escape(str(folder))}[\w./-]*/", "", text)
-        return text.strip()
+        return told_log(text)
 
 
 def settle(version: KernelVersion, worker: str) -> None:
@@ -263,8 +260,7 @@ def _give_up(held: EvaluationClaim, error: Exception) -> None:
     row = held.load()
     dead = row.tries >= MAX_TRIES
     state = EvaluationState.DEAD if dead else EvaluationState.QUEUED
-    trace = "".join(traceback.format_exception(error))
-    said = {"detail": f"{type(error).__name__}: {error}"[:4000], "log_tail": trace[-4000:]}
+    said = {"detail": told(error, held)[:4000], "log_tail": ""}
     with transaction.atomic():
         held.update(state=state, doing="", lease_expires_at=None, **said)
         _keep_try(row, held, {"status": TryStatus.DIED, **said})

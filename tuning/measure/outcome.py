@@ -55,6 +55,12 @@ class Outcome:
         return replace(self.timing, **figures_of(self, CHECKS))
 
     @property
+    def said(self) -> str:
+        """Status and detail as the end of a sentence."""
+        detail = self.detail.strip().rstrip(".")
+        return str(self.status).replace("_", " ") + (f" ({detail})" if detail else "")
+
+    @property
     def ok(self) -> bool:
         return self.status is Status.OK
 

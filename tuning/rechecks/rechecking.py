@@ -33,6 +33,7 @@ from tuning.queue.clock import now_in
 from tuning.queue.held import UNLEASED, HeldRow, take, work_on
 from tuning.rechecks.reporting import AGAIN_AFTER
 from tuning.routes.base import BuiltArtifact, Candidate
+from tuning.telling import told, told_log
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def run_recheck(workshop: Workshop, held: RecheckClaim) -> bool:
         held.row().update(**UNLEASED, state=RecheckState.WAITING, tries=F("tries") - 1, spent_s=spent())
 
     def fail(error: Exception) -> None:
-        held.end(RecheckState.UNCHECKED, f"It broke: {error!r}", spent_s=spent())
+        held.end(RecheckState.UNCHECKED, told(error, held), spent_s=spent())
 
     return work_on(held, partial(_recheck, workshop, held, spent), give_back, fail)
 
@@ -102,7 +103,7 @@ def _recheck(workshop: Workshop, held: RecheckClaim, spent: Callable[[], Any]) -
         found = _prove(workshop, held, row, folder)
     later = _later(row) if found.again else {}
     with transaction.atomic():
-        held.end(found.state, found.detail, spent_s=spent(), **later)
+        held.end(found.state, told_log(found.detail), spent_s=spent(), **later)
         if found.state == RecheckState.WITHDRAWN:
             # What is damaged says nothing of who made it: it is built again.
             reported = Implementation.objects.filter(pk=row.implementation_id, artifact__damaged_at=None)

@@ -14,6 +14,7 @@ from typing import Any
 from django.db.models import F
 from rest_framework.exceptions import ValidationError
 
+from catalog.api.errors import first_complaint
 from opatlas import identity
 from opatlas.errors import CallerError, printable
 from opatlas.graph import Extracted, Extraction
@@ -24,6 +25,7 @@ from tuning.explore import scratch
 from tuning.explore.workshop import Workshop
 from tuning.graph.apart import TakenApart
 from tuning.queue.held import UNHELD, StaleLease, work_on
+from tuning.telling import told
 from tuning.uploads import plan_request, sandboxed, storage
 from tuning.uploads.claims import RELEASED, UploadClaim
 from tuning.uploads.models import Upload, UploadKind, UploadState
@@ -47,7 +49,7 @@ def run_upload(workshop: Workshop, held: UploadClaim) -> bool:
     def fail(error: Exception) -> None:
         again = held.row().filter(tries__lt=MAX_TRIES)
         if not again.update(**UNHELD, state=UploadState.WAITING, **spent()):
-            held.end(UploadState.DEAD, printable(f"The service failed at it: {error!r}", 1000), **spent())
+            held.end(UploadState.DEAD, told(error, held)[:1000], **spent())
 
     return work_on(held, partial(_run, workshop, held, spent), give_back, fail)
 
@@ -120,7 +122,8 @@ def _read(found: Mapping[str, Any]) -> TakenApart:
         structure = ModelStructure.unpacked(base64.b64decode(packed)) if packed else None
         return TakenApart(str(found["form"])[:20], Extraction(operators, unmapped), structure)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UploadRefused(f"What came of it cannot be read ({error!r}).") from error
+        logger.warning("What came of an upload cannot be read.", exc_info=error)
+        raise UploadRefused("Its operators cannot be read as its reader handed them over.") from error
 
 
 def _wish(row: Upload) -> ingest.ModelWish:
@@ -143,7 +146,8 @@ def _keep_plan(
     try:
         asked.is_valid(raise_exception=True)
     except ValidationError as error:
-        raise UploadRefused(printable(str(error.detail))) from error
+        where, sentence = first_complaint(error.detail)
+        raise UploadRefused(printable(f"{where}: {sentence}" if where else sentence)) from error
     wish = plan_request.checked(asked.validated_data, structure is not None, row.organisation)
     held.update(doing="making the plan")
     with held.ending(UploadState.DONE) as columns:

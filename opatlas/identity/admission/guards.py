@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Callable, Iterable
 
+from opatlas.identity.admission.fitting import FITTING
+from opatlas.identity.admission.numbers import ints, positive_inputs
 from opatlas.identity.admission.ranks import RANKS
 from opatlas.identity.admission.words import FLAGS, WORDS
 from opatlas.identity.bounds import MAX_DIM, refuse, shown
@@ -114,10 +116,6 @@ def _static(step: NodeStep, position: int, value: Value) -> None:
 # ---- static inputs ----------------------------------------------------------------------------------
 
 
-def _ints(step: NodeStep, work: Workbench, position: int) -> list[int] | None:
-    return work.ints(step, position, STATIC[step.op][position])
-
-
 def _check_axes(step: NodeStep, axes: list[int], rank: int) -> None:
     for axis in axes:
         step.need(-rank <= axis < rank, f"axis {axis} is outside {rank} dimensions")
@@ -126,7 +124,7 @@ def _check_axes(step: NodeStep, axes: list[int], rank: int) -> None:
 
 def _axes_input(position: int) -> Callable[[NodeStep, Workbench], None]:
     def check(step: NodeStep, work: Workbench) -> None:
-        axes = _ints(step, work, position)
+        axes = ints(step, work, position)
         if axes is not None:
             _check_axes(step, axes, len(work.shape(step)))
 
@@ -134,13 +132,13 @@ def _axes_input(position: int) -> Callable[[NodeStep, Workbench], None]:
 
 
 def _unsqueeze(step: NodeStep, work: Workbench) -> None:
-    axes = _ints(step, work, 1) or []
+    axes = ints(step, work, 1) or []
     _check_axes(step, axes, len(work.shape(step)) + len(axes))
 
 
 def _slice(step: NodeStep, work: Workbench) -> None:
-    starts, ends = _ints(step, work, 1) or [], _ints(step, work, 2) or []
-    axes, steps = _ints(step, work, 3), _ints(step, work, 4)
+    starts, ends = ints(step, work, 1) or [], ints(step, work, 2) or []
+    axes, steps = ints(step, work, 3), ints(step, work, 4)
     rank = len(work.shape(step))
     step.need(len(starts) == len(ends), f"{len(starts)} starts do not go with {len(ends)} ends")
     for name, given in (("axes", axes), ("steps", steps)):
@@ -151,7 +149,7 @@ def _slice(step: NodeStep, work: Workbench) -> None:
 
 
 def _pad(step: NodeStep, work: Workbench) -> None:
-    pads, axes = _ints(step, work, 1) or [], _ints(step, work, 3)
+    pads, axes = ints(step, work, 1) or [], ints(step, work, 3)
     rank = len(work.shape(step))
     _check_axes(step, list(range(rank)) if axes is None else axes, rank)
     wanted = 2 * (rank if axes is None else len(axes))
@@ -161,7 +159,7 @@ def _pad(step: NodeStep, work: Workbench) -> None:
 
 
 def _split(step: NodeStep, work: Workbench) -> None:
-    parts, made = _ints(step, work, 1), len(step.outputs)
+    parts, made = ints(step, work, 1), len(step.outputs)
     axis = step.attrs.get("axis", 0)
     whole = work.shape(step)[axis] if work.shape(step) else 0
     number = step.attrs.get("num_outputs")
@@ -175,28 +173,21 @@ def _split(step: NodeStep, work: Workbench) -> None:
 
 
 def _stft(step: NodeStep, work: Workbench) -> None:
-    _positive_inputs(step, work)
+    positive_inputs(step, work)
     for position in (1, 3):
-        numbers = _ints(step, work, position)
+        numbers = ints(step, work, position)
         step.need(numbers is None or len(numbers) == 1, f"{STATIC['STFT'][position]} must be one number")
 
 
 def _tile(step: NodeStep, work: Workbench) -> None:
-    repeats = _ints(step, work, 1) or []
+    repeats = ints(step, work, 1) or []
     rank = len(work.shape(step))
     step.need(len(repeats) == rank, f"repeats must have {rank} numbers, not {len(repeats)}")
     step.need(all(repeat >= 1 for repeat in repeats), "repeats must be at least 1")
 
 
-def _positive_inputs(step: NodeStep, work: Workbench) -> None:
-    for position, word in STATIC[step.op].items():
-        value = work.static(step, position, word)
-        if value is not None and word != "axis" and value.dtype.startswith(("int", "uint")):
-            step.need(all(int(item) >= 1 for item in value.data or ()), f"{word} must be at least 1")
-
-
 def _dft(step: NodeStep, work: Workbench) -> None:
-    length, axis = _ints(step, work, 1), _ints(step, work, 2)
+    length, axis = ints(step, work, 1), ints(step, work, 2)
     rank = len(work.shape(step))
     step.need(length is None or (len(length) == 1 and length[0] >= 1), "dft_length must be at least 1")
     # The last axis holds real and imaginary parts.
@@ -221,7 +212,7 @@ def _range(step: NodeStep, work: Workbench) -> None:
 def _resize(step: NodeStep, work: Workbench) -> None:
     rank = len(work.shape(step))
     count = len(step.attrs.get("axes", range(rank)))
-    scales, sizes = work.static(step, 2, "scales"), _ints(step, work, 3)
+    scales, sizes = work.static(step, 2, "scales"), ints(step, work, 3)
     step.need((scales is None) != (sizes is None), "exactly one of scales and sizes must be given")
     if scales is not None:
         numbers = [long_float(item) for item in scales.data or () if not isinstance(item, bool)]
@@ -239,7 +230,7 @@ def _resize(step: NodeStep, work: Workbench) -> None:
 
 
 def _center_crop_pad(step: NodeStep, work: Workbench) -> None:
-    sizes = _ints(step, work, 1) or []
+    sizes = ints(step, work, 1) or []
     count = len(step.attrs.get("axes", work.shape(step)))
     step.need(len(sizes) == count, f"shape must have {count} numbers, not {len(sizes)}")
     step.need(all(size >= 1 for size in sizes), "shape must be at least 1 everywhere")
@@ -314,19 +305,15 @@ def _einsum(step: NodeStep, work: Workbench) -> None:
 
 _GUARDS: dict[str, Callable[[NodeStep, Workbench], None]] = {
     "Attention": _attention,
-    "BlackmanWindow": _positive_inputs,
     "CenterCropPad": _center_crop_pad,
-    "Col2Im": _positive_inputs,
-    "ConstantOfShape": _positive_inputs,
+    "Col2Im": positive_inputs,
+    "ConstantOfShape": positive_inputs,
     "DFT": _dft,
     "Einsum": _einsum,
-    "Expand": _positive_inputs,
+    "Expand": positive_inputs,
     "GatherND": _gather_nd,
-    "HammingWindow": _positive_inputs,
-    "HannWindow": _positive_inputs,
-    "MaxUnpool": _positive_inputs,
-    "MelWeightMatrix": _positive_inputs,
-    "OneHot": _positive_inputs,
+    "MelWeightMatrix": positive_inputs,
+    "OneHot": positive_inputs,
     "Pad": _pad,
     "Range": _range,
     "Resize": _resize,
@@ -335,8 +322,9 @@ _GUARDS: dict[str, Callable[[NodeStep, Workbench], None]] = {
     "Split": _split,
     "Squeeze": _axes_input(1),
     "Tile": _tile,
-    "TopK": _positive_inputs,
+    "TopK": positive_inputs,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
     **{reduction: _axes_input(1) for reduction in REDUCTIONS},
+    **FITTING,
 }

@@ -425,3 +425,47 @@ def test_a_full_disk_is_the_workers_trouble_and_costs_no_exploration_a_try(
     assert paused == [DISK_PAUSE_S] * 5
     worker.run_until_idle()
     assert winner() == "quick variant 0"
+
+
+LEAKY = 'Traceback (most recent call last):\n  File "/srv/opatlas/tuning/x.py", line 1, in f\n    f()\n'
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyError("/srv/opatlas/tuning/secret"), "An internal error stopped it (KeyError)"),
+        (StoreError("The store /srv/opatlas/store/ab is away."), "The store ab is away."),
+    ],
+)
+def test_whatever_breaks_is_told_in_a_sentence(
+    error: Exception, told: str, make_miss: Callable[..., Any], worker_with: Any, monkeypatch: Any
+) -> None:
+    def breaks(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("tuning.explore.run._explore", breaks)
+    miss = make_miss()
+    worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}])).run_until_idle()
+    row = Exploration.objects.get()
+    miss.refresh_from_db()
+    for text in (row.error, row.reason, miss.reason):
+        assert "Traceback" not in text and 'File "' not in text and "/srv" not in text
+    assert told in row.error and told in miss.reason
+
+
+def test_a_trials_log_tells_no_place_of_this_machine(make_miss: Callable[..., Any], worker_with: Any) -> None:
+    from tuning.measure.outcome import Outcome, Status
+
+    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}]))
+    built = worker.workshop.laboratory.build_all
+    outcome = Outcome(Status.BUILD_FAILED, "/srv/opatlas/k/kernel.c:1: no", log_tail=f"{LEAKY}ValueError: no")
+
+    def failing(operator: Any, setting: Any, jobs: Any, *more: Any) -> list[Any]:
+        made = built(operator, setting, jobs, *more)
+        return [outcome if job[0].name == "quick" else one for job, one in zip(jobs, made, strict=True)]
+
+    worker.workshop.laboratory.build_all = failing
+    make_miss()
+    worker.run_until_idle()
+    trial = Trial.objects.get(route="quick", status="build_failed")
+    assert (trial.detail, trial.log_tail) == ("kernel.c:1: no", "ValueError: no")

@@ -1,34 +1,19 @@
 """Which values an input may have: the legal range of each input, from the operators that read it.
 
 Only what would otherwise be illegal (an index beyond the axis) or blind (the logarithm of negative numbers,
-a product that underflows) is ruled; everything else gets free values.
+a product that underflows) is ruled; everything else gets free values. What ONNX leaves undefined (a shift by
+more bits than there are, a fraction cast beyond its type) is never drawn: honest implementations differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
-from typing import Literal
 
 from opatlas.identity import Node, Operator
-
-Kind = Literal[
-    "free", "weight",
-    "index", "unique", "tuple", "unique_tuple",
-    "positive", "nonzero", "unit", "above_one", "near_one", "scale",
-]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Domain:
-    """``bounds``: for indices, the extents (one, or one per column of a tuple). ``fan_in``: for weights."""
-
-    kind: Kind = "free"
-    bounds: tuple[int, ...] = ()
-    axis: int = 0
-    fan_in: int = 1
-
+from opatlas.load.dtypes import numpy_dtype
+from tuning.measure.judging.domain import Domain, Kind
+from tuning.measure.judging.places import places
 
 FREE = Domain()
 
@@ -42,7 +27,6 @@ _DATA_OF_ALL = frozenset({"Concat"})
 _BY_POSITION: dict[str, dict[int, Kind]] = {
     "Log": {0: "positive"},
     "Sqrt": {0: "positive"},
-    "Pow": {0: "positive"},
     "Reciprocal": {0: "nonzero"},
     "Div": {1: "nonzero"},
     "Mod": {1: "nonzero"},
@@ -79,7 +63,9 @@ def domains(operator: Operator) -> dict[int, Domain]:
     return found
 
 
-_STRICT = frozenset({"index", "unique", "tuple", "unique_tuple"})
+_STRICT = frozenset(
+    {"index", "unique", "tuple", "unique_tuple", "length", "in_plane", "boxes", "boxes_of_images"}
+)
 
 
 def _origins(operator: Operator, producers: dict[int, Node], number: int) -> Iterator[int]:
@@ -99,7 +85,8 @@ def _rules(operator: Operator, node: Node) -> Iterator[tuple[int, Domain]]:
     for position, kind in _BY_POSITION.get(node.op, {}).items():
         yield position, Domain(kind)
     yield from _weights(operator, node)
-    yield from _indices(operator, node)
+    yield from _whole(operator, node)
+    yield from places(operator, node)
 
 
 def _weights(operator: Operator, node: Node) -> Iterator[tuple[int, Domain]]:
@@ -122,31 +109,35 @@ def _weights(operator: Operator, node: Node) -> Iterator[tuple[int, Domain]]:
         yield 2, Domain("weight", fan_in=shape(2)[-1])
 
 
-def _indices(operator: Operator, node: Node) -> Iterator[tuple[int, Domain]]:
-    def shape(position: int) -> tuple[int, ...]:
-        return operator.value(node.inputs[position]).shape
+_LARGEST_BASE = 15
+_EXPONENTS = {"int32": 7, "int64": 13}
+"""Powers of whole numbers stay within their type, and within float64's whole numbers."""
 
-    attributes = node.attributes
-    if node.op in ("Gather", "GatherElements"):
-        axis = attributes.get("axis", 0)
-        yield 1, Domain("index", (shape(0)[axis],))
-    elif node.op == "ScatterElements":
-        axis = attributes.get("axis", 0) % len(shape(0))
-        yield 1, Domain("unique", (shape(0)[axis],), axis)
-    elif node.op in ("GatherND", "ScatterND"):
-        skip = attributes.get("batch_dims", 0) if node.op == "GatherND" else 0
-        extents = shape(0)[skip : skip + shape(1)[-1]]
-        yield 1, Domain("tuple" if node.op == "GatherND" else "unique_tuple", extents)
-    elif node.op == "ReverseSequence":
-        yield 1, Domain("index", (shape(0)[attributes.get("time_axis", 0)],))
-    elif node.op == "OneHot":
-        depth = operator.value(node.inputs[1]).data
-        yield 0, Domain("index", (int(depth[0]) if depth else 2,))
-    elif node.op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"):
-        yield 1, Domain("index", (shape(0)[1],))
-    elif node.op == "Pow" and operator.value(node.inputs[1]).dtype.startswith(("int", "uint")):
-        yield 1, Domain("index", (4,))  # what overflows is for nobody to say
-    elif node.op == "RoiAlign":
-        yield 2, Domain("index", (shape(0)[0],))
-    elif node.op == "RotaryEmbedding" and len(node.inputs) > 3:
-        yield 3, Domain("index", (shape(1)[0],))
+
+def _whole(operator: Operator, node: Node) -> Iterator[tuple[int, Domain]]:
+    """Where whole numbers meet: powers, shifts, and fractions that become whole."""
+    dtype = operator.value(node.inputs[0]).dtype if node.inputs and node.inputs[0] >= 0 else ""
+    if node.op == "Pow":
+        yield from _power(operator, node, dtype)
+    elif node.op == "BitShift":
+        yield 1, Domain("between", (0, numpy_dtype(dtype).itemsize * 8 - 1))
+    elif node.op == "Cast":
+        made = numpy_dtype(operator.value(node.outputs[0]).dtype)
+        if made.kind in "iu" and numpy_dtype(dtype).kind not in "iub":
+            yield 0, Domain("between", (0 if made.kind == "u" else -100, 100))
+
+
+def _power(operator: Operator, node: Node, dtype: str) -> Iterator[tuple[int, Domain]]:
+    exponent = operator.value(node.inputs[1])
+    whole = exponent.dtype.startswith(("int", "uint"))
+    known = exponent.data
+    if known:
+        whole = float(known[0]).is_integer()
+    if not whole:
+        yield 0, Domain("positive")
+    elif known and float(known[0]) < 0:
+        yield 0, Domain("nonzero")
+    elif dtype in _EXPONENTS:
+        yield 0, Domain("between", (-_LARGEST_BASE, _LARGEST_BASE))
+    if dtype in _EXPONENTS and whole:
+        yield 1, Domain("between", (0, _EXPONENTS[dtype]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
 from opatlas.identity import Operator, Value
 from opatlas.load.dtypes import numpy_dtype
-from tuning.measure.judging.domains import Domain, domains
+from tuning.measure.judging.domain import Domain
+from tuning.measure.judging.domains import domains
+from tuning.measure.judging.placing import boxes, integers
 from tuning.measure.judging.strata import OF_ARGUMENT, row_scales, spread_elements, strata_of
 from tuning.measure.shared_tensors import span
 
@@ -37,7 +37,9 @@ def make_runtime(operator: Operator, distribution: str, rng: np.random.Generator
     }
 
 
-_NARROW = frozenset({"index", "unique", "tuple", "unique_tuple", "scale"})
+_NARROW = frozenset(
+    {"index", "unique", "tuple", "unique_tuple", "length", "in_plane", "boxes", "boxes_of_images", "scale"}
+)
 
 
 def _wide(operator: Operator, number: int, domain: Domain, rng: np.random.Generator) -> np.ndarray:
@@ -47,7 +49,7 @@ def _wide(operator: Operator, number: int, domain: Domain, rng: np.random.Genera
     floating = dtype.kind == "f" or value.dtype == "bfloat16"
     strata = strata_of(operator, number) if floating else None
     count = span(value.shape, value.strides)
-    if strata is not None and (domain.kind == "free" or operator.op_types[0] in OF_ARGUMENT):
+    if strata is not None and (domain.kind in ("free", "between") or operator.op_types[0] in OF_ARGUMENT):
         return spread_elements(strata, dtype, count, rng).astype(dtype)
     plain = make_span(value, domain, "normal", rng)
     if (
@@ -73,7 +75,9 @@ def make_span(
     if dtype.kind == "b":
         return rng.integers(0, 2, count).astype(bool)
     if dtype.kind in "iu":
-        return _integers(value, domain, dtype, count, rng)
+        return integers(value, domain, dtype, count, rng)
+    if domain.kind in ("boxes", "boxes_of_images"):
+        return boxes(domain, count, rng).astype(dtype)
     if dtype.kind == "c":
         parts = rng.standard_normal((2, count), np.float32)
         return (parts[0] + 1j * parts[1]).astype(dtype)
@@ -93,18 +97,21 @@ def _floats(
     narrow: bool,
 ) -> np.ndarray:
     """``narrow``: the values end in a type with little range, so magnitudes stay near one."""
+    if domain.kind == "between":
+        low, high = domain.bounds
+        return rng.random(count, wide) * wide(high - low) + wide(low)
     if domain.kind in ("positive", "above_one", "near_one", "unit", "scale", "nonzero"):
         uniform = rng.random(count, wide)
         if domain.kind == "nonzero":
             return (uniform + wide(0.5)) * rng.choice(np.array([-1, 1], wide), count)
-        low, high = {
+        least, most = {
             "positive": (0.25, 2.0),
             "above_one": (1.05, 3.0),
             "near_one": (0.95, 1.05),
             "unit": (-0.95, 0.95),
             "scale": (0.01, 0.05),
         }[domain.kind]
-        return uniform * wide(high - low) + wide(low)
+        return uniform * wide(most - least) + wide(least)
     if distribution == "uniform":
         values = rng.random(count, wide) * wide(2) - wide(1)
     else:
@@ -117,39 +124,3 @@ def _floats(
     if constant and domain.kind == "weight":
         values *= wide(domain.fan_in**-0.5)
     return values
-
-
-def _integers(
-    value: Value, domain: Domain, dtype: np.dtype, count: int, rng: np.random.Generator
-) -> np.ndarray:
-    if domain.kind == "index":
-        return rng.integers(0, max(1, domain.bounds[0]), count).astype(dtype)
-    if domain.kind == "unique" and value.strides is None:
-        return _unique_along(value.shape, domain, rng).astype(dtype).reshape(-1)
-    if domain.kind in ("tuple", "unique_tuple") and value.strides is None:
-        return _tuples(value.shape, domain, rng).astype(dtype).reshape(-1)
-    if domain.kind in ("unique", "tuple", "unique_tuple"):
-        return np.zeros(count, dtype)
-    if domain.kind in ("nonzero", "positive"):
-        return rng.integers(1, 16, count).astype(dtype)
-    if dtype.itemsize == 1:
-        info = np.iinfo(dtype)
-        return rng.integers(info.min, info.max + 1, count).astype(dtype)
-    return rng.integers(0 if dtype.kind == "u" else -64, 65, count).astype(dtype)
-
-
-def _unique_along(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> np.ndarray:
-    """Indices that differ along ``axis``: with repeated ones the result depends on the order of writes."""
-    longer = list(shape)
-    longer[domain.axis] = max(domain.bounds[0], shape[domain.axis])
-    order = np.argsort(rng.random(longer), axis=domain.axis)
-    return np.take(order, range(shape[domain.axis]), axis=domain.axis) % max(1, domain.bounds[0])
-
-
-def _tuples(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> np.ndarray:
-    rows, places = prod(shape[:-1]), max(1, prod(domain.bounds))
-    if domain.kind == "unique_tuple" and rows <= places:
-        flat = rng.choice(places, rows, replace=False)
-    else:
-        flat = rng.integers(0, places, rows)
-    return np.stack(np.unravel_index(flat, domain.bounds), axis=-1).reshape(shape)

@@ -4,17 +4,20 @@
 (:mod:`tuning.measure.judging.rounding`), on the processor or on a device that PyTorch reaches. PyTorch eager
 runs the same calls: an operator's first references are confirmed by somebody else
 (:mod:`tuning.measure.judging.confirming`).
-``onnx``: ONNX's own reference implementation in NumPy.
+``onnx``: ONNX's own reference implementation in NumPy, in float64, with our definitions
+(:mod:`tuning.measure.judging.definitions`) of what it leaves parts out of.
 ``onnxruntime``: for what neither expresses; float32, so it never judges ONNX Runtime's own results.
 These two have no nodes to walk over: the whole operator is run again on inputs moved by their rounding
-(``rounding.probing``), and their own rounding is allowed too.
+(``rounding.probing``), and their own rounding is allowed too. What is made of definitions is run again with
+their roundings drawn at random instead.
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,8 @@ import numpy as np
 from opatlas.identity import Operator, Setting
 from tuning.measure.judging.check import Reference
 from tuning.measure.judging.confirming import Confirmation
+from tuning.measure.judging.definitions import DEFINED, is_defined
+from tuning.measure.judging.definitions.loss import Loss
 from tuning.measure.judging.tolerance import FUNCTION, SUM, Precision, is_float, reduction_length
 from tuning.measure.shared_tensors import TensorSlot
 
@@ -35,9 +40,12 @@ Bounds = tuple[np.ndarray, np.ndarray | None]
 
 
 def methods(operator: Operator, default_route: str) -> tuple[str, ...]:
-    """What to try, in order, without importing anything heavy."""
+    """What to try, in order, without importing anything heavy. Where there is a definition, it alone: it is
+    nobody's implementation, and knows the roundings."""
     from opatlas.load.torch import graph as torch_graph
 
+    if not DEFINED.isdisjoint(operator.op_types):
+        return ("onnx",)
     first = () if torch_graph.missing(operator) else ("torch64",)
     last = () if default_route == "onnxruntime" else ("onnxruntime",)
     return (*first, "onnx", *last)
@@ -122,8 +130,11 @@ def runner(
     ``torch64`` is computed, as PyTorch calls it; arrays come from the host and go back there."""
     if method == "torch64":
         return _torch64(operator, setting, constants, device)
-    run = (_onnx if method == "onnx" else _onnxruntime)(operator)
-    return _probing(operator, setting, constants, run)
+    precision = Precision(setting)
+    if method == "onnx":
+        loss = Loss(*_spacings(operator, precision))
+        return _probing(operator, precision, constants, _onnx(operator, loss), loss)
+    return _probing(operator, precision, constants, _onnxruntime(operator))
 
 
 def _torch64(
@@ -157,16 +168,26 @@ def _allowed(error: Any) -> np.ndarray:
 
 
 Feeds = Mapping[int, np.ndarray]
+_LOSSLESS = Loss(0.0, 0.0)
 
 
-def _onnx(operator: Operator) -> Callable[[Feeds], list[np.ndarray]]:
+def _onnx(operator: Operator, loss: Loss = _LOSSLESS) -> Callable[[Feeds], list[np.ndarray]]:
     from onnx.reference import ReferenceEvaluator
 
     from opatlas.identity import to_onnx
+    from tuning.measure.judging.definitions import implementations
+    from tuning.measure.judging.rounding.probing import holds_floats
 
     model = to_onnx(operator)
-    session = ReferenceEvaluator(model)
-    return _fed(model, lambda feeds: session.run(None, feeds))
+    session = ReferenceEvaluator(model, new_ops=implementations(loss))
+
+    def wide(array: np.ndarray) -> np.ndarray:
+        return array.astype(np.float64) if holds_floats(array) else array
+
+    def ask(feeds: Mapping[str, np.ndarray]) -> Any:
+        return session.run(None, {name: wide(array) for name, array in feeds.items()})
+
+    return _fed(model, ask)
 
 
 def _fed(model: Any, ask: Callable[[Any], Any]) -> Callable[[Feeds], list[np.ndarray]]:
@@ -182,9 +203,9 @@ def _fed(model: Any, ask: Callable[[Any], Any]) -> Callable[[Feeds], list[np.nda
 def _onnxruntime(operator: Operator) -> Callable[[Feeds], list[np.ndarray]]:
     import onnxruntime
 
-    from opatlas.identity import to_onnx
+    from opatlas.load.onnxruntime_recipe import model_of
 
-    model = to_onnx(operator)
+    model = model_of(operator)
     options = onnxruntime.SessionOptions()
     # Unoptimised: fusions are what is under test.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -194,29 +215,41 @@ def _onnxruntime(operator: Operator) -> Callable[[Feeds], list[np.ndarray]]:
     return _fed(model, lambda feeds: session.run(None, feeds))
 
 
+def _spacings(operator: Operator, precision: Precision) -> tuple[float, float]:
+    """The coarsest of the operator's types: around one, and of what its sums are kept in."""
+    dtypes = [value.dtype for value in (*operator.inputs, *operator.produced) if is_float(value.dtype)]
+    return (
+        max((precision.rounding(dtype) for dtype in dtypes), default=0.0),
+        max((precision.summing(dtype) for dtype in dtypes), default=0.0),
+    )
+
+
 def _probing(
     operator: Operator,
-    setting: Setting,
+    precision: Precision,
     constants: Mapping[int, np.ndarray],
     run: Callable[[Feeds], list[np.ndarray]],
+    loss: Loss | None = None,
 ) -> Runner:
-    from tuning.measure.judging.rounding.probing import probed_graph
+    """``loss``: what the definitions among the operator's nodes lose, where there may be some."""
+    from tuning.measure.judging.rounding.probing import SAFETY, drawn, probed_graph
 
-    precision, length = Precision(setting), reduction_length(operator)
-    dtypes = [value.dtype for value in (*operator.inputs, *operator.produced) if is_float(value.dtype)]
-    relative = max((precision.rounding(dtype) for dtype in dtypes), default=0.0)
-    summing = max((precision.summing(dtype) for dtype in dtypes), default=0.0)
+    relative, summing = _spacings(operator, precision)
+    only_drawn = loss is not None and is_defined(operator)
+    length = 1 if only_drawn else reduction_length(operator)
 
     def bounded(inputs: Mapping[int, np.ndarray]) -> list[Bounds]:
         arrays = {**constants, **inputs}
-        numbers, made = list(arrays), run(arrays)
-        found = probed_graph(
-            lambda moved: run(dict(zip(numbers, moved, strict=True))),
-            list(arrays.values()),
-            made,
-            relative,
-            length,
-        )
+        numbers, made, random = list(arrays), run(arrays), np.random.default_rng(2)
+
+        def again(moved: Sequence[np.ndarray]) -> list[np.ndarray]:
+            with loss.drawn(random, length**-0.5 / SAFETY) if loss else nullcontext():
+                return run(dict(zip(numbers, moved, strict=True)))
+
+        if only_drawn:
+            found = drawn(again, list(arrays.values()), made)
+        else:
+            found = probed_graph(again, list(arrays.values()), made, relative, length)
         units = 2 * FUNCTION * relative + SUM * summing * length**0.5
         return [(one, _both(one, error, units)) for one, error in zip(made, found, strict=True)]
 

@@ -207,7 +207,10 @@ def _family(error: Exception) -> str:
 
 def _sentence(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
-    return (text if _family(error) != "other" else f"{type(error).__name__}: {text}")[:2000]
+    from opatlas.errors import OpatlasError
+
+    says_itself = isinstance(error, OpatlasError) or _family(error) != "other"
+    return (text if says_itself else f"{type(error).__name__}: {text}")[:2000]
 
 
 REQUESTS: dict[str, Callable[[socket.socket, dict[str, Any], Sequence[int]], None]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opatlas.identity import Operator, Setting
+from opatlas.identity import Node, Operator, Setting
 from opatlas.identity.operator_types import types_with
 from opatlas.load.storage import storage_of
 from tuning.routes.base import Answer, No, Yes
@@ -22,6 +22,45 @@ LAYOUT_OPERATORS = frozenset(("Conv", "MaxPool", "AveragePool", "GlobalAveragePo
 """Where the highest optimisation level changes even a single node: it may choose the blocked NCHWc layout."""
 
 
+_WINDOWS = frozenset(("BlackmanWindow", "HammingWindow", "HannWindow"))
+_RECURRENT = frozenset(("GRU", "LSTM", "RNN"))
+
+
+def _limit(operator: Operator, node: Node) -> str | None:
+    """What ONNX Runtime is known to get wrong or not to have (tried with 1.31); None where nothing is."""
+    if node.op in ("DFT", "STFT"):
+        length = _transform_length(operator, node)
+        if length & (length - 1):
+            return (
+                f"ONNX Runtime's {node.op} is exact only for lengths that are powers of two, not for {length}"
+                f" (of other lengths its angles are rounded: 0.06 % are lost at 1,000)"
+            )
+    if node.op in _RECURRENT and "Softplus" in node.attributes.get("activations", ()):
+        return f"ONNX Runtime's Softplus within {node.op} is infinite for arguments above 88"
+    if node.op in (*_RECURRENT, "MaxUnpool", "MaxRoiPool", "GlobalLpPool"):
+        dtype = operator.value(node.inputs[0]).dtype
+        return None if dtype == "float32" else f"ONNX Runtime has no {dtype} {node.op}"
+    if node.op in _WINDOWS and operator.value(node.outputs[0]).dtype == "float16":
+        return f"ONNX Runtime has no float16 {node.op}"
+    return None
+
+
+def _transform_length(operator: Operator, node: Node) -> int:
+    """The length of the transforms that a DFT or an STFT makes."""
+    said = 1 if node.op == "DFT" else 3
+    if len(node.inputs) > said and node.inputs[said] >= 0:
+        return int((operator.value(node.inputs[said]).data or (1,))[0])
+    if node.op == "STFT":
+        windowed = len(node.inputs) > 2 and node.inputs[2] >= 0
+        return (
+            operator.value(node.inputs[2]).shape[0] if windowed else operator.value(node.inputs[0]).shape[1]
+        )
+    axis = int((operator.value(node.inputs[2]).data or (1,))[0])
+    given = operator.value(node.inputs[0]).shape[axis]
+    both = node.attributes.get("inverse") and node.attributes.get("onesided")
+    return 2 * (given - 1) if both else given
+
+
 class OnnxRuntime(RecipeRoute):
     """Sessions that differ in graph optimisation and in how constants reach them."""
 
@@ -34,6 +73,8 @@ class OnnxRuntime(RecipeRoute):
             if value.dtype not in DTYPES:
                 return No(f"ONNX Runtime's CPU kernels have no {value.dtype}")
         for node in operator.nodes:
+            if reason := _limit(operator, node):
+                return No(reason)
             if node.op in NO_FLOAT64 and operator.value(node.outputs[0]).dtype == "float64":
                 return No(f"ONNX Runtime has no float64 kernel for {node.op}")
         return Yes()

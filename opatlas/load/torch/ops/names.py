@@ -43,6 +43,11 @@ def _sampling(operator: Operator, node: Node) -> str | None:
     return "PyTorch has no cubic GridSample over 3 dimensions" if cubic else None
 
 
+def _transform(operator: Operator, node: Node) -> str | None:
+    value = operator.value(node.inputs[0])
+    return None if value.dtype in ("float32", "float64") else f"PyTorch's CPU has no {value.dtype} {node.op}"
+
+
 def _folding(operator: Operator, node: Node) -> str | None:
     pads = node.attributes["pads"]
     if len(operator.value(node.outputs[0]).shape) != 4 or pads[:2] != pads[2:]:
@@ -100,12 +105,14 @@ _LIMITS: dict[str, Callable[[Operator, Node], str | None]] = {
     "Col2Im": _folding,
     "Conv": _conv,
     "ConvTranspose": _conv,
+    "DFT": _transform,
     "Det": _narrow,
     "GridSample": _sampling,
     "LRN": _narrow,
     "MaxPool": _max_pool,
     "Resize": _resize,
     "RotaryEmbedding": _rotary,
+    "STFT": _transform,
 }
 
 LIMITED = frozenset(_LIMITS)

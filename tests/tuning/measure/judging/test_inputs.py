@@ -31,16 +31,17 @@ def rng() -> np.random.Generator:
 
 def test_indices_of_gather_stay_within_the_axis(rng: np.random.Generator) -> None:
     indices = make_runtime(node("Gather", f32(7, 5), i64(200), axis=0), "normal", rng)[1]
-    assert set(indices) == set(range(7))
+    assert set(indices) == set(range(-7, 7))  # from both ends
 
 
 def test_scattered_places_differ(rng: np.random.Generator) -> None:
     operator = node("ScatterElements", f32(9, 3), i64(9, 3), f32(9, 3), axis=0)
     indices = make_runtime(operator, "normal", rng)[1].reshape(9, 3)
-    assert all(sorted(indices[:, column]) == list(range(9)) for column in range(3))
+    assert indices.min() < 0
+    assert all(sorted(indices[:, column] % 9) == list(range(9)) for column in range(3))
     tuples = make_runtime(node("ScatterND", f32(6, 5), i64(20, 2), f32(20)), "normal", rng)[1].reshape(20, 2)
-    assert len({tuple(row) for row in tuples}) == 20
-    assert (tuples.max(axis=0) < [6, 5]).all()
+    assert len({tuple(row % [6, 5]) for row in tuples}) == 20
+    assert (tuples >= [-6, -5]).all() and (tuples < [6, 5]).all() and tuples.min() < 0
 
 
 @pytest.mark.parametrize(("op", "smallest"), [("Log", 2.0**-126), ("Sqrt", 0.0), ("Acosh", 1.0)])
@@ -109,3 +110,89 @@ def test_every_type_is_made(dtype: str, rng: np.random.Generator) -> None:
     made = make_span(Value(dtype, (100,)), Domain(), "normal", rng)
     assert made.dtype.name == dtype
     assert len(np.unique(made.astype(np.float64))) > 1
+
+
+def test_lengths_lie_within_the_sequence(rng: np.random.Generator) -> None:
+    operator = node(
+        "GRU", f32(7, 300, 2), f32(1, 12, 2), f32(1, 12, 4), None, {"shape": [300], "dtype": "int32"}
+    )
+    number = operator.nodes[0].inputs[4]
+    assert set(make_runtime(operator, "strata", rng)[number]) == set(range(1, 8))
+
+
+@pytest.mark.parametrize(
+    ("operator", "extents"),
+    [
+        (node("Gather", f32(7, 5), i64(400), axis=0), 7),
+        (node("GatherElements", f32(7, 5), i64(90, 5), axis=0), 7),
+        (node("OneHot", i64(400), {"value": 7, "dtype": "int64"}, f32(2)), 7),
+    ],
+)
+def test_indices_count_from_both_ends(operator: Operator, extents: int, rng: np.random.Generator) -> None:
+    index = next(n for n in operator.runtime_inputs if operator.inputs[n].dtype == "int64")
+    drawn = make_runtime(operator, "normal", rng)[index]
+    assert set(drawn) == set(range(-extents, extents))
+
+
+def test_what_a_pool_is_undone_with_points_to_places_of_its_own_image(rng: np.random.Generator) -> None:
+    operator = node("MaxUnpool", f32(2, 3, 2, 2), i64(2, 3, 2, 2), kernel_shape=[2, 2], strides=[2, 2])
+    places = make_runtime(operator, "normal", rng)[1].reshape(6, 4)
+    assert all(len(set(one)) == 4 and set(one // 16) == {number} for number, one in enumerate(places))
+
+
+@pytest.mark.parametrize("op", ["RoiAlign", "MaxRoiPool"])
+def test_boxes_have_a_size_and_lie_about_their_image(op: str, rng: np.random.Generator) -> None:
+    image = f32(2, 3, 8, 16)
+    if op == "RoiAlign":
+        operator = node(op, image, f32(50, 4), i64(50), spatial_scale=0.5)
+        made = make_runtime(operator, "magnitudes", rng)
+        boxes = made[1].reshape(50, 4)
+        assert set(made[2]) == {0, 1}
+    else:
+        operator = node(op, image, f32(50, 5), pooled_shape=[2, 2], spatial_scale=0.5)
+        rows = make_runtime(operator, "magnitudes", rng)[1].reshape(50, 5)
+        boxes = rows[:, 1:]
+        assert set(rows[:, 0]) == {0, 1}
+    assert (boxes[:, 2:] >= boxes[:, :2]).all()
+    assert boxes.min() < 0 and 32 < boxes[:, 2].max() < 36 and 16 < boxes[:, 3].max() <= 18
+
+
+def test_bits_are_shifted_by_less_than_there_are(rng: np.random.Generator) -> None:
+    byte = {"shape": [400], "dtype": "uint8"}
+    drawn = make_runtime(node("BitShift", byte, byte, direction="LEFT"), "normal", rng)[1]
+    assert set(drawn) == set(range(8))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_powers_of_whole_numbers_fit_their_type(dtype: str, rng: np.random.Generator) -> None:
+    values = {"shape": [3000], "dtype": dtype}
+    base, exponent = make_runtime(node("Pow", values, values), "normal", rng).values()
+    assert base.min() < 0 <= exponent.min()
+    assert (np.abs(base.astype(float)) ** exponent).max() < min(np.iinfo(dtype).max, 2**53)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "negative", "zero"),
+    [(2.0, True, True), (3.0, True, True), (-1.0, True, False), (0.5, False, False)],
+)
+def test_whole_powers_are_taken_of_negative_numbers_too(
+    exponent: float, negative: bool, zero: bool, rng: np.random.Generator
+) -> None:
+    operator = node("Pow", f32(500), {"value": exponent, "dtype": "float32"})
+    drawn = np.stack([make_runtime(operator, one, rng)[0] for one in ("normal", "sparse")])
+    assert ((drawn < 0).any(), (drawn == 0).any()) == (negative, zero)
+
+
+@pytest.mark.parametrize(("to", "low"), [(2, 0), (3, -100), (6, -100)])
+def test_fractions_become_whole_only_within_the_type(to: int, low: int, rng: np.random.Generator) -> None:
+    operator = node("Cast", f32(2000), to=to)
+    drawn = np.concatenate([make_runtime(operator, one, rng)[0] for one in DISTRIBUTIONS])
+    assert low <= drawn.min() and drawn.max() <= 100 and len(set(np.trunc(drawn))) > 90
+
+
+def test_divisors_have_both_signs_and_overflow_nothing(rng: np.random.Generator) -> None:
+    for dtype in ("int8", "int32", "uint8"):
+        values = {"shape": [4000], "dtype": dtype}
+        divisors = make_runtime(node("Div", values, values), "normal", rng)[1]
+        assert 0 not in divisors and (divisors.min() < 0) == (dtype != "uint8")
+        assert dtype != "int8" or -1 not in divisors

@@ -77,14 +77,35 @@ def probed_graph(
     for _ in range(TRIES if floats else 0):
         shifts.append([_at_random(array, relative, random) for array in inputs])
     for values in shifts:
-        for most, one, other in zip(furthest, made, run(values), strict=True):
-            with np.errstate(invalid="ignore", over="ignore"):
-                apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
-            np.maximum(most, np.where(np.isnan(apart), 0.0, apart), out=most)
+        _go_further(furthest, made, run(values))
     return [
         most if one.dtype.kind in "biu" else most * SAFETY * sqrt(terms)
         for most, one in zip(furthest, made, strict=True)
     ]
+
+
+def drawn(run: Run, inputs: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The same for an operator whose every rounding a definition speaks of: each run draws them, and the
+    inputs stay as they are.
+
+    A sum of large terms that is nearly nothing moves by what its terms are rounded by.
+    """
+    furthest = [np.zeros(one.shape) for one in made]
+    for _ in range(TRIES):
+        _go_further(furthest, made, run(inputs))
+    return [
+        most if one.dtype.kind in "biu" else most * SAFETY for most, one in zip(furthest, made, strict=True)
+    ]
+
+
+def _go_further(
+    furthest: Sequence[np.ndarray], made: Sequence[np.ndarray], others: Sequence[np.ndarray]
+) -> None:
+    """Keep the largest differences, in place."""
+    for most, one, other in zip(furthest, made, others, strict=True):
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
+        np.maximum(most, np.where(np.isnan(apart), 0.0, apart), out=most)
 
 
 def _at_random(array: np.ndarray, relative: float, random: np.random.Generator) -> np.ndarray:

@@ -1,0 +1,103 @@
+"""Random whole numbers and boxes, within what an input may be."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from opatlas.identity import Value
+from tuning.measure.judging.domain import Domain
+
+_BACKWARDS = 0.25
+"""The share of indices that count from the end, where they may."""
+_LARGEST_DIVISOR = 15
+
+
+def integers(
+    value: Value, domain: Domain, dtype: np.dtype, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """``count`` whole numbers of one input, flat."""
+    if domain.kind in ("index", "unique", "tuple", "unique_tuple", "in_plane"):
+        return _indices(value, domain, count, rng).astype(dtype).reshape(-1)
+    if domain.kind in ("length", "between"):
+        low, high = (1, max(1, domain.bounds[0])) if domain.kind == "length" else domain.bounds
+        return rng.integers(low, high + 1, count).astype(dtype)
+    if domain.kind == "nonzero":
+        return _divisors(dtype, count, rng)
+    if domain.kind == "positive":
+        return rng.integers(1, _LARGEST_DIVISOR + 1, count).astype(dtype)
+    if dtype.itemsize == 1:
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max + 1, count).astype(dtype)
+    return rng.integers(0 if dtype.kind == "u" else -64, 65, count).astype(dtype)
+
+
+def _divisors(dtype: np.dtype, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Of both signs, where the type has two; but not −1 of bytes: −128 ÷ −1 is no byte."""
+    made = rng.integers(1, _LARGEST_DIVISOR + 1, count)
+    if dtype.kind == "i":
+        made = made * rng.choice([-1, 1], count)
+        if dtype.itemsize == 1:
+            made[made == -1] = 1
+    return made.astype(dtype)
+
+
+def _indices(value: Value, domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:
+    if domain.kind == "index":
+        made = rng.integers(0, max(1, domain.bounds[0]), count)
+    elif value.strides is not None:
+        return np.zeros(count, np.int64)  # which elements are whose neighbours is not told here
+    elif domain.kind == "unique":
+        made = _unique_along(value.shape, domain, rng)
+    elif domain.kind == "in_plane":
+        return _in_planes(value.shape, domain, rng)
+    else:
+        made = _tuples(value.shape, domain, rng)
+    if domain.backwards:
+        extents = np.array(domain.bounds if "tuple" in domain.kind else domain.bounds[:1])
+        made = np.where(rng.random(made.shape) < _BACKWARDS, made - extents, made)
+    return made
+
+
+def _unique_along(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> np.ndarray:
+    """Indices that differ along ``axis``: with repeated ones the result depends on the order of writes."""
+    longer = list(shape)
+    longer[domain.axis] = max(domain.bounds[0], shape[domain.axis])
+    order = np.argsort(rng.random(longer), axis=domain.axis)
+    return np.take(order, range(shape[domain.axis]), axis=domain.axis) % max(1, domain.bounds[0])
+
+
+def _in_planes(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> np.ndarray:
+    """Places in the whole output, those of one plane within that plane and all different."""
+    elements, places = domain.bounds
+    planes = prod(shape[:2])
+    order = np.argsort(rng.random((planes, max(places, elements))), axis=1)[:, :elements]
+    return order % places + np.arange(planes)[:, None] * places
+
+
+def _tuples(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> np.ndarray:
+    rows, places = prod(shape[:-1]), max(1, prod(domain.bounds))
+    if domain.kind == "unique_tuple" and rows <= places:
+        flat = rng.choice(places, rows, replace=False)
+    else:
+        flat = rng.integers(0, places, rows)
+    return np.stack(np.unravel_index(flat, domain.bounds), axis=-1).reshape(shape)
+
+
+_OUTSIDE = 0.1
+"""How far boxes may reach beyond the image, as a share of it."""
+
+
+def boxes(domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Left, top, right, bottom of each box, flat; before them, where asked for, the image's number."""
+    *images, height, width = domain.bounds
+    columns = 5 if images else 4
+    rows = -(-count // columns)
+    extents = np.array([width, height], np.float64)
+    corners = rng.uniform(-_OUTSIDE, 1 + _OUTSIDE, (rows, 2, 2)) * extents
+    made = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+    if images:
+        # Its corners are rounded to whole elements: halves would go either way.
+        made = np.concatenate([rng.integers(0, images[0], (rows, 1)), np.round(made)], axis=1)
+    return made.reshape(-1)[:count]
