@@ -83,10 +83,11 @@ class ModelGraph:
         *,
         max_bytes: int = MAX_MODEL_BYTES,
         max_nodes: int = MAX_NODES,
-        folder: Path | None = None,
+        folders: Sequence[Path] = (),
     ) -> None:
-        """``folder``: where files with its weights lie, if it may have such."""
-        model = read_onnx(data, max_bytes=max_bytes, max_nodes=max_nodes, folder=folder)
+        """``folders``: where files with its weights lie, if it may have such: the model's own first, then
+        others into which links there may lead."""
+        model = read_onnx(data, max_bytes=max_bytes, max_nodes=max_nodes, folders=folders)
         self._set_up(model, propagate(model, dims or {}), None)
 
     def _set_up(self, model: onnx.ModelProto, walk: Walk, outer: ModelGraph | None) -> None:

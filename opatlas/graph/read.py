@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -43,11 +43,12 @@ def read_onnx(
     *,
     max_bytes: int = MAX_MODEL_BYTES,
     max_nodes: int = MAX_NODES,
-    folder: Path | None = None,
+    folders: Sequence[Path] = (),
 ) -> onnx.ModelProto:
     """Parse and check a model: functions inlined, nodes in an order that can run, all data in it.
 
-    ``folder``: the model's own, where files with its weights may lie; without one it must be self-contained.
+    ``folders``: the model's own, where files with its weights may lie, then others into which links there may
+    lead; without any it must be self-contained.
     Raises :class:`InvalidModel` with one sentence for anything that cannot be read safely.
     """
     if len(data) > max_bytes:
@@ -65,9 +66,9 @@ def read_onnx(
     _check_opset(model)
     tensors = list(_tensors(model))
     for tensor in tensors:
-        _check_shape(tensor, folder)
-    if folder is not None:
-        read_external(tensors, folder, _stored_bytes)
+        _check_shape(tensor, has_folder=bool(folders))
+    if folders:
+        read_external(tensors, folders, _stored_bytes)
     for tensor in tensors:
         _check_tensor(tensor)
     _check_subgraphs(model, max_nodes)
@@ -158,9 +159,9 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
                 yield attribute.sparse_tensor.indices
 
 
-def _check_shape(tensor: onnx.TensorProto, folder: Path | None) -> None:
+def _check_shape(tensor: onnx.TensorProto, *, has_folder: bool) -> None:
     name = tensor.name or "(unnamed)"
-    if is_external(tensor) and folder is None:
+    if is_external(tensor) and not has_folder:
         raise InvalidModel(
             f"Tensor '{name}' keeps its data in another file; send one file that holds all of its data."
         )

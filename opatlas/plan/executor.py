@@ -37,6 +37,10 @@ class ModelFailed(OpatlasError):
     """A model that could not be run, by the default either; says which node and why."""
 
 
+class UnexpectedInputs(CallerError):
+    """Inputs of another name, shape or type than the plan was made for."""
+
+
 @dataclass(frozen=True)
 class StepTime:
     """What one step took in a profiled run, in microseconds."""
@@ -154,8 +158,8 @@ class Executor:
         deadline_s: float = math.inf,
         marks: Marks | None = None,
     ) -> list[np.ndarray]:
-        """The model's outputs, in its order. Raises :class:`opatlas.errors.CallerError` for inputs of another
-        name, shape or type, :class:`ModelFailed` where the default fails as well.
+        """The model's outputs, in its order. Raises :class:`UnexpectedInputs` for inputs of another name,
+        shape or type, :class:`ModelFailed` where the default fails as well.
 
         ``share``: of engines that other models have as well; it runs there, its steps one by one in turns
         with theirs, and raises :class:`opatlas.plan.engines.DeadlinePassed` where it cannot end within
@@ -164,8 +168,6 @@ class Executor:
         on = None if share is None else OnEngines(share, deadline_s)
         with self._alone:
             if (arrays := self._as_expected(inputs)) is None:
-                if self._overridden(inputs):
-                    return self._run_whole(self._whole_model(tuple(inputs)), list(inputs.values()))
                 arrays = self._given(inputs)
             self._drop_revoked()
             if self._program is not None:
@@ -311,11 +313,6 @@ class Executor:
 
     # ---- inputs and outputs -------------------------------------------------------------------------
 
-    def _overridden(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether a constant that is an input too is given, as ONNX allows."""
-        extra = set(inputs) - set(self.graph.input_names)
-        return bool(extra) and extra <= {value.name for value in self.graph.unlaid.model.graph.input}
-
     def _as_expected(self, inputs: Mapping[str, Any]) -> list[Any] | None:
         """Arrays that fit as they are; of anything else None. Written for speed: a model may take 0.1 ms."""
         expected = self._expected
@@ -327,7 +324,7 @@ class Executor:
         wanted = self.graph.input_names
         if set(inputs) != set(wanted):
             given = ", ".join(sorted(inputs)) or "none"
-            raise CallerError(f"The model takes the inputs {', '.join(wanted)}; {given} are given.")
+            raise UnexpectedInputs(f"The model takes the inputs {', '.join(wanted)}; {given} are given.")
         return [self._fitting(name, inputs[name]) for name in wanted]
 
     def _fitting(self, name: str, given: Any) -> Any:
@@ -339,7 +336,7 @@ class Executor:
             dtype = dtype_of(kind)
             if array.dtype != dtype or array.shape != kind.shape:
                 found, wanted = (array.dtype, list(array.shape)), (dtype, list(kind.shape))
-                raise CallerError(
+                raise UnexpectedInputs(
                     f"Input '{name}' is {found[0]} {found[1]}; the model takes {wanted[0]} {wanted[1]}."
                 )
         return array

@@ -6,38 +6,50 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from os import PathLike
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 
 from opatlas.client.client import Client
 from opatlas.conf import conf
-from opatlas.errors import CallerError, LoadError, OpatlasError
+from opatlas.errors import (
+    CallerError,
+    InvalidModel,
+    InvalidOperator,
+    InvalidTarget,
+    LoadError,
+    OpatlasError,
+    first_line,
+)
 from opatlas.graph.given_model import random_inputs, read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.plan.choosing import choose, said_of
 from opatlas.plan.engines import Engines
 from opatlas.plan.exactness import MOST_ERROR
-from opatlas.plan.executor import Executor
+from opatlas.plan.executor import Executor, ModelFailed, UnexpectedInputs
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
+from opatlas.session.followed import Followed, followed
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
+from opatlas.session.instead import AsGiven, NotPlanned, PlainRuns
 from opatlas.session.io_binding import (
-    PROVIDER,
     IOBinding,
     ModelMeta,
     NodeArg,
+    UnreadableValue,
     as_array,
     as_value,
-    check_providers,
+    gives_arrays,
     overridable_initializers,
-    threads_of,
 )
 from opatlas.session.kept_choice import KeptChoice, tried_frameworks
 from opatlas.session.kernels_by_threads import KernelsByThreads
@@ -59,7 +71,7 @@ TRY_S = 5.0
 class Session:
     """A model that runs by whatever is fastest on this machine, never slower than ONNX Runtime.
 
-    ``model``: a file or its bytes. ``client`` (made from the configuration unless given) says what is known
+    ``path_or_bytes``: a model's file or its bytes. ``client`` (made from the configuration unless given) says what is known
     of its operators, in one request; what is not known is explored, so that a later session is faster. The
     first session of a model on a machine times the plans against ONNX Runtime with ``example`` (random values
     unless given) for ``try_s`` seconds; later ones remember. ``dims`` gives symbolic dimensions their sizes.
@@ -71,16 +83,17 @@ class Session:
     looked up and tried beside the nodes' own, where no plan is given, and normalisations are folded before;
     0: the model's nodes are taken as they are.
 
-    ``sess_options`` and ``providers`` are ONNX Runtime's: threads are taken from the one, and the other must
-    mean the processor (:mod:`opatlas.session.io_binding`); ``provider_options`` are those of the processor's,
-    which has none.
+    ``sess_options``, ``providers``, ``provider_options`` and ``more`` are ONNX Runtime's
+    (:mod:`opatlas.session.surface` has the table). A model that cannot be planned, and options that no plan
+    honours, are plain ONNX Runtime's, which raises what it raises; so is a single run of other inputs than
+    planned for, or with run options. The log says so once, and ``refused["opatlas"]``.
 
-    Raises :class:`opatlas.errors.InvalidModel` for a model that cannot be read.
+    Raises :class:`opatlas.errors.CallerError` for what is wrong in the arguments that are Opatlas's own.
     """
 
     def __init__(
         self,
-        model: str | Path | bytes | ModelGraph,
+        path_or_bytes: str | PathLike[str] | bytes | ModelGraph,
         sess_options: Any = None,
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
@@ -94,10 +107,74 @@ class Session:
         plan: Any = None,
         fusions: int = FUSIONS,
         _otherwise: KnownKernels | None = None,
+        _plain: PlainRuns | None = None,
+        **more: Any,
     ) -> None:
-        check_providers(providers)
-        threads = threads if threads is not None else threads_of(sess_options)
-        self.graph = model if isinstance(model, ModelGraph) else read_model(model, dims)
+        given = AsGiven(path_or_bytes, sess_options, providers, provider_options, more)
+        self._given_arguments = given
+        _check_own(threads, dims)
+        self._frameworks = tried_frameworks(frameworks) if frameworks is not None else None
+        self.standings: tuple[TimedInTurns, ...] = ()
+        self.refused: Mapping[str, str] = {}
+        asked = followed(sess_options, providers, provider_options, more)
+        open_planned = partial(
+            self._open, path_or_bytes, asked, client=client, dims=dims, threads=threads, example=example,
+            try_s=try_s, plan=plan, fusions=fusions, _otherwise=_otherwise, _plain=_plain,
+        )  # fmt: skip
+        why = asked.why_not or self._why_unplanned(open_planned, given, plan not in (None, False, True))
+        if why:
+            self._leave_to_onnxruntime(given, why, dims, threads)
+
+    def _why_unplanned(self, open_planned: Callable[[], None], given: AsGiven, has_plan: bool) -> str:
+        """Why no plan takes the model, empty once one does. Raises what is wrong in arguments of our own."""
+        try:
+            open_planned()
+        except Exception as error:  # nothing of ours stops a model that ONNX Runtime runs
+            of_ours = isinstance(error, OpatlasError) and has_plan and not isinstance(error, InvalidModel)
+            if of_ours or is_callers(error) or isinstance(given.model, ModelGraph):
+                raise
+            log.debug("The model is not planned.", exc_info=True)
+            return first_line(error)
+        # As the options are now: another thread may have set the flag that ends the loading.
+        return followed(given.sess_options, given.providers, given.provider_options, {}).why_not
+
+    def _leave_to_onnxruntime(
+        self, given: AsGiven, why: str, dims: Mapping[str, int] | None, threads: int | None
+    ) -> None:
+        """Be plain ONNX Runtime from now on."""
+        from opatlas.session.plain import PlainSession  # it is one of these
+
+        self._let_go()
+        log.warning("ONNX Runtime runs the model by itself: %s", why)
+        PlainSession.take(self, given.open(threads), given, dims, why)
+
+    def _tell(self, why: str) -> None:
+        log.warning("ONNX Runtime runs by itself what the plan does not take: %s", why)
+        self.refused = {"opatlas": why, **self.refused}
+
+    def _plainly(self, kind: str, why: str) -> ort.InferenceSession:
+        """ONNX Runtime's own session, for what the plan does not take."""
+        return self._plain.session(kind, why)
+
+    def _open(
+        self,
+        model: str | PathLike[str] | bytes | ModelGraph,
+        asked: Followed,
+        *,
+        client: Client | None,
+        dims: Mapping[str, int] | None,
+        threads: int | None,
+        example: Mapping[str, np.ndarray] | None,
+        try_s: float,
+        plan: Any,
+        fusions: int,
+        _otherwise: KnownKernels | None,
+        _plain: PlainRuns | None,
+    ) -> None:
+        threads = threads if threads is not None else asked.threads
+        dims = {**(dims or {}), **asked.dims}
+        self.graph = model if isinstance(model, ModelGraph) else read_model(model, dims, example)
+        dims = self.graph.walk.dims
         # Of the model as it is given: what runs may be another form of it.
         self._meta, self._overridable = ModelMeta.of(self.graph.model), overridable_initializers(self.graph)
         self._own = client is None
@@ -109,14 +186,15 @@ class Session:
         self.threads = setting.threads
         self.place = (self._client.target.key, setting.key)
         self._ask_at = time.monotonic() + ASK_S
-        self._frameworks = tried_frameworks(conf().frameworks if frameworks is None else frameworks)
+        self._providers, self._gives_arrays = asked.providers, gives_arrays(self.graph)
+        self._plain = _plain or PlainRuns(self.graph, asked, self.threads, self._tell)
+        if self._frameworks is None:
+            self._frameworks = tried_frameworks(conf().frameworks)
         self._forms, self._otherwise = OtherForms(self.graph, dims, example, self.threads), _otherwise
         self._look_up(given_plan(plan, self.graph, self.place, self._client, self._forms), fusions)
         self._sharing = Sharing(self.threads, self._on_threads)
         self._example, self._try_s, self._most_fusions = example, try_s, fusions
         self._runs_given = False  # the plan that it was given, in one stream or several
-        self.standings: tuple[TimedInTurns, ...] = ()
-        self.refused: Mapping[str, str] = {}
         remembered = self._remembered() if self._given is None else None
         self._executor = remembered or self._chosen(asks=plan is True)
 
@@ -154,12 +232,15 @@ class Session:
         deadline_s: float = math.inf,
     ) -> list[np.ndarray]:
         """The outputs that are named (all: None), in that order; inputs are arrays, or ONNX Runtime's values
-        on the CPU. ``run_options`` are ONNX Runtime's and change nothing here. ``deadline_s``: of a session
-        that shares engines, by when the run has to end, or else ends with
-        :class:`opatlas.plan.engines.DeadlinePassed`. Raises :class:`opatlas.errors.CallerError` for inputs
-        that do not fit."""
+        on the CPU. What the plan does not take (inputs of other sizes or types, other outputs, any
+        ``run_options``) is run, or refused, by plain ONNX Runtime. ``deadline_s``: of a session that shares
+        engines, by when the run has to end, or else ends with
+        :class:`opatlas.plan.engines.DeadlinePassed`."""
+        if run_options is not None:
+            plain = self._plainly("run options", "A run is given run options.")
+            return plain.run(output_names, input_feed, run_options)
         if (instead := self._sharing.instead) is not None:
-            return instead.run(output_names, input_feed, run_options, deadline_s=deadline_s)
+            return instead.run(output_names, input_feed, deadline_s=deadline_s)
         if self._sharing.share is None:
             if deadline_s < math.inf:
                 raise CallerError(
@@ -168,16 +249,25 @@ class Session:
             direct = self._executor.direct
             if direct is not None and (made := direct.run(output_names, input_feed)) is not None:
                 return made
-        feed = {name: as_array(value) for name, value in input_feed.items()}
-        made = self._executor.run(feed, self._sharing.share, deadline_s)
-        if not output_names:
-            return made
+        try:
+            return self._run_planned(output_names, input_feed, deadline_s)
+        except NotPlanned as why:
+            return self._plainly("inputs", str(why)).run(output_names, input_feed)
+
+    def _run_planned(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], deadline_s: float = math.inf
+    ) -> list[Any]:
+        """By the plan. Raises :class:`NotPlanned` for what it does not take, or fails over."""
+        wanted = self.graph.output_names if output_names is None else output_names
+        if not isinstance(wanted, list | tuple) or not set(wanted) <= set(self.graph.output_names):
+            raise NotPlanned(f"The outputs {wanted!r} are not the model's.")
+        try:
+            feed = {name: as_array(value) for name, value in input_feed.items()}
+            made = self._executor.run(feed, self._sharing.share, deadline_s)
+        except (UnexpectedInputs, UnreadableValue, ModelFailed, AttributeError) as error:
+            raise NotPlanned(first_line(error)) from error
         by_name = dict(zip(self.graph.output_names, made, strict=True))
-        if unknown := [name for name in output_names if name not in by_name]:
-            raise CallerError(
-                f"The model has no output {unknown[0]!r}; it has {', '.join(self.graph.output_names)}."
-            )
-        return [by_name[name] for name in output_names]
+        return [by_name[name] for name in wanted or self.graph.output_names]
 
     def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
         """Run on these engines from now on, in turns with the other models there; None: by itself again.
@@ -210,11 +300,38 @@ class Session:
         return self._meta
 
     def get_providers(self) -> list[str]:
-        """The processor's, whoever runs the model there."""
-        return [PROVIDER]
+        """Those that ONNX Runtime would name; the processor's, whoever runs the model there."""
+        return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        return {PROVIDER: {}}
+        return {one: {} for one in self._providers}
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """With other than the processor's the session is plain ONNX Runtime's from now on."""
+        asked = followed(None, providers, provider_options, {})
+        if asked.why_not:
+            given = replace(self._given_arguments, providers=providers, provider_options=provider_options)
+            self._leave_to_onnxruntime(given, asked.why_not, self.graph.walk.dims, self.threads)
+        else:
+            self._providers = asked.providers
+
+    def get_session_options(self) -> Any:
+        """The caller's own; default ones where none were given."""
+        return self._given_arguments.sess_options or ort.SessionOptions()
+
+    def enable_fallback(self) -> None:
+        """Nothing: a plan has no provider that could fail."""
+
+    def disable_fallback(self) -> None:
+        """Nothing: a plan has no provider that could fail."""
+
+    def end_profiling(self) -> str:
+        """No file: a session that is asked for a profile is plain ONNX Runtime's."""
+        return ""
+
+    def get_profiling_start_time_ns(self) -> int:
+        """0, as of a session that is not profiled."""
+        return 0
 
     def run_with_ort_values(
         self,
@@ -223,17 +340,37 @@ class Session:
         run_options: Any = None,
     ) -> list[Any]:
         """As :meth:`run`, from and to ONNX Runtime's values."""
-        return [as_value(one) for one in self.run(output_names, input_dict_ort_values, run_options)]
+        if run_options is None and self._gives_arrays:
+            return [as_value(one) for one in self.run(output_names, input_dict_ort_values)]
+        plain = self._plainly("values", "A run of values has run options, or outputs that are no arrays.")
+        return list(plain.run_with_ort_values(output_names, input_dict_ort_values, run_options))
 
     def io_binding(self) -> IOBinding:
         """Inputs and outputs tied by name, for :meth:`run_with_iobinding`."""
         return IOBinding(self)
 
-    def run_with_iobinding(self, binding: IOBinding, run_options: Any = None) -> None:
-        """One run over what is bound."""
-        direct = self._executor.direct
-        if direct is None or self._sharing.share is not None or not binding._run_by(direct):
-            binding._take(self.run(None, binding._inputs))
+    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
+        """One run over what is bound, here or by ``onnxruntime.IOBinding``."""
+        if not isinstance(iobinding, IOBinding):
+            plain = self._plainly("binding", "A binding is ONNX Runtime's own.")
+            plain.run_with_iobinding(iobinding, run_options)
+            return
+        direct = self._executor.direct if run_options is None and self._sharing.share is None else None
+        if direct is not None and iobinding._run_by(direct):
+            return
+        try:
+            iobinding._run_planned(self._run_planned, run_options)
+        except NotPlanned as why:
+            iobinding._run_plainly(self._plainly("binding", str(why)), run_options)
+
+    def __getattr__(self, name: str) -> Any:
+        """What ONNX Runtime's session has beyond is its own (:mod:`opatlas.session.surface`)."""
+        why = f"A plan has no {name}."
+        if name == "_sess":  # what ``onnxruntime.IOBinding(session)`` reads
+            return self._plainly(name, why)._sess
+        if name.startswith("_") or not hasattr(ort.InferenceSession, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return lambda *given, **named: getattr(self._plainly(name, why), name)(*given, **named)
 
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
         """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
@@ -289,11 +426,15 @@ class Session:
 
     def close(self) -> None:
         """Let go of kernels, buffers and, where it is the session's own, the client."""
-        self._sharing.close()
-        self._executor.close()
-        self._kernels.close()
-        if self._own:
-            self._client.close()
+        self._plain.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of all that there is: what cannot be planned may have failed at any step."""
+        held = vars(self)
+        for one in ("_sharing", "_executor", "_kernels", *(["_client"] if held.get("_own") else [])):
+            if one in held:
+                held[one].close()
 
     def __enter__(self) -> Session:
         return self
@@ -310,6 +451,7 @@ class Session:
         made = Session(
             self.graph, client=client, threads=threads, example=self._example, try_s=self._try_s,
             frameworks=self._frameworks, fusions=self._most_fusions, _otherwise=self.kernels,
+            _plain=self._plain,
         )  # fmt: skip
         made._own = True
         return made
@@ -368,6 +510,21 @@ class Session:
             self._ask_at = time.monotonic() + ASK_S
             self._client.refresh([by.operator for by in self.plan.kernels])
         return self._client.revoked
+
+
+def is_callers(error: Exception) -> bool:
+    """Whether it says what is wrong in an argument of our own: nothing else is the caller's fault, as long as
+    ONNX Runtime runs the model."""
+    of_model = (InvalidModel, InvalidOperator, InvalidTarget, InvalidPlan)
+    return isinstance(error, CallerError) and not isinstance(error, of_model)
+
+
+def _check_own(threads: int | None, dims: Mapping[str, int] | None) -> None:
+    if threads is not None and (type(threads) is not int or threads < 1):
+        raise CallerError(f"A session has at least 1 thread, not {threads!r}.")
+    for name, size in (dims or {}).items():
+        if not isinstance(size, int) or size < 0:
+            raise CallerError(f"Dimension '{name}' is given as {size!r}; it is a whole number, at least 0.")
 
 
 def _setting(threads: int | None) -> Setting | None:
