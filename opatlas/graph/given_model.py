@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,21 +25,22 @@ def read_model(
     dims: Mapping[str, int] | None,
     example: Mapping[str, np.ndarray] | None = None,
 ) -> ModelGraph:
-    """A file, whose weights may lie in others under its folder, or where its own name is a link, beside what
-    that means, as a Hugging Face cache keeps both; or its bytes, which must hold them all. ``example``: inputs
-    of which symbolic dimensions have their sizes, where ``dims`` gives none."""
-    data, folders = (model, ()) if isinstance(model, bytes) else _read(Path(model))
+    """A file, whose weights may lie in others under its folder; or its bytes, which must hold them all. Links
+    are followed as ONNX Runtime follows them: as far as they stay in the folder, or lead to where the model's
+    own file really lies, as in a Hugging Face cache. ``example``: inputs, whose sizes the symbolic dimensions
+    have that ``dims`` leaves out."""
+    data, where = (model, dict[str, Any]()) if isinstance(model, bytes) else _read(Path(model))
     try:
-        return ModelGraph(data, dims, folders=folders)
+        return ModelGraph(data, dims, **where)
     except MissingSizes as error:
         if not example:
             raise
-        return ModelGraph(data, {**error.sizes_of(example), **(dims or {})}, folders=folders)
+        return ModelGraph(data, {**error.sizes_of(example), **(dims or {})}, **where)
 
 
-def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
+def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
     try:
-        return path.read_bytes(), tuple(dict.fromkeys((path.parent, path.resolve().parent)))
+        return path.read_bytes(), {"folder": path.parent, "links": (path.parent, path.resolve().parent)}
     except OSError as error:
         raise InvalidModel(f"{path} cannot be read: {error.strerror}.") from None
 

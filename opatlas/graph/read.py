@@ -43,12 +43,13 @@ def read_onnx(
     *,
     max_bytes: int = MAX_MODEL_BYTES,
     max_nodes: int = MAX_NODES,
-    folders: Sequence[Path] = (),
+    folder: Path | None = None,
+    links: Sequence[Path] = (),
 ) -> onnx.ModelProto:
     """Parse and check a model: functions inlined, nodes in an order that can run, all data in it.
 
-    ``folders``: the model's own, where files with its weights may lie, then others into which links there may
-    lead; without any it must be self-contained.
+    ``folder``: the model's own, where files with its weights may lie; without one it must be self-contained.
+    ``links``: folders into which links there may lead.
     Raises :class:`InvalidModel` with one sentence for anything that cannot be read safely.
     """
     if len(data) > max_bytes:
@@ -66,9 +67,9 @@ def read_onnx(
     _check_opset(model)
     tensors = list(_tensors(model))
     for tensor in tensors:
-        _check_shape(tensor, has_folder=bool(folders))
-    if folders:
-        read_external(tensors, folders, _stored_bytes)
+        _check_shape(tensor, folder)
+    if folder is not None:
+        read_external(tensors, folder, _stored_bytes, links)
     for tensor in tensors:
         _check_tensor(tensor)
     _check_subgraphs(model, max_nodes)
@@ -159,9 +160,9 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
                 yield attribute.sparse_tensor.indices
 
 
-def _check_shape(tensor: onnx.TensorProto, *, has_folder: bool) -> None:
+def _check_shape(tensor: onnx.TensorProto, folder: Path | None) -> None:
     name = tensor.name or "(unnamed)"
-    if is_external(tensor) and not has_folder:
+    if is_external(tensor) and folder is None:
         raise InvalidModel(
             f"Tensor '{name}' keeps its data in another file; send one file that holds all of its data."
         )

@@ -12,6 +12,8 @@ from typing import Any
 
 import onnxruntime as ort
 
+from opatlas.errors import CallerError, InvalidModel, InvalidOperator, InvalidTarget
+from opatlas.plan.plan import InvalidPlan
 from opatlas.session.recorded import calls_of
 from opatlas.session.surface import ARGUMENTS, SESSION_OPTIONS, followed_without_handing_on
 
@@ -40,7 +42,7 @@ def followed(
     more: Mapping[str, Any],
 ) -> Followed:
     """Of the arguments of ``InferenceSession(…)`` beside the model; ``more``: those in no signature."""
-    why_not = _unfollowed_options(sess_options) or _unfollowed_keyword(more)
+    why_not = unfollowed_options(sess_options) or _unfollowed_keyword(more)
     if why_not:
         return Followed(why_not)
     named, why_not = _named_providers(providers, provider_options)
@@ -50,16 +52,14 @@ def followed(
     return Followed("", threads, _dims(sess_options), named)
 
 
-def _unfollowed_options(options: Any) -> str:
+def unfollowed_options(options: Any) -> str:
+    """Why no plan does what these ``SessionOptions`` say, empty where one does."""
     if options is None:
         return ""
     if not isinstance(options, ort.SessionOptions):
-        return f"sess_options are {type(options).__name__}, no SessionOptions"
+        return f"sess_options are {type(options).__name__}, no SessionOptions."
     if (calls := calls_of(options)) is None:
-        return (
-            "the SessionOptions were made before opatlas was imported, so that nobody knows what was added to "
-            "them: import opatlas first"
-        )
+        return "The SessionOptions were made before opatlas was imported: nobody knows what they say."
     names = [name for name, _ in calls]
     names += [name for name, default in _defaults().items() if getattr(options, name) != default]
     found = (one for one in names if not followed_without_handing_on(SESSION_OPTIONS, one))
@@ -67,7 +67,7 @@ def _unfollowed_options(options: Any) -> str:
 
 
 def _told(kind: str, name: str) -> str:
-    return f"a plan does not do what {kind}{name} says" if name else ""
+    return f"No plan does what {kind}{name} says." if name else ""
 
 
 @cache
@@ -98,18 +98,18 @@ def _named_providers(providers: Any, provider_options: Any) -> tuple[tuple[str, 
     if providers is None or (isinstance(providers, list | tuple) and not providers):
         # Without a word it would be all that there are.
         others = [one for one in installed if one not in (PROVIDER, BESIDE)]
-        return (PROVIDER,), f"ONNX Runtime runs by {others[0]} here" if others else ""
+        return (PROVIDER,), f"Where no provider is named, {others[0]} runs." if others else ""
     if not isinstance(providers, list | tuple) or not all(map(_is_provider, providers)):
-        return (), f"the providers {providers!r} are no list of names, or of names with options"
+        return (), f"The providers {providers!r} are no list of names, or of names with options."
     names = [one if isinstance(one, str) else one[0] for one in providers]
     there = list(dict.fromkeys(one for one in names if one in installed))
     if unknown := [one for one in names if one not in ort.get_all_providers()]:
-        return (), f"there is no provider {unknown[0]}"
+        return (), f"There is no provider {unknown[0]}."
     if others := [one for one in there if one not in (PROVIDER, BESIDE)]:
-        return (), f"a plan runs by {PROVIDER}, not by {others[0]}"
+        return (), f"A plan runs by {PROVIDER}, not by {others[0]}."
     beside = [one[1] for one in providers if not isinstance(one, str) and one[0] in there]
     if any(beside) or provider_options not in (None, [{}] * len(names)):
-        return (), "a plan has no provider_options"
+        return (), "No plan does what provider_options say."
     if absent := [one for one in names if one not in there]:
         log.warning("ONNX Runtime has no %s here: the session runs by %s.", ", ".join(absent), PROVIDER)
     return (*there, *(() if PROVIDER in there else (PROVIDER,))), ""
@@ -120,3 +120,19 @@ def _is_provider(given: Any) -> bool:
         return True
     is_pair = isinstance(given, tuple) and len(given) == 2
     return is_pair and isinstance(given[0], str) and isinstance(given[1], dict)
+
+
+def is_of_caller(error: Exception) -> bool:
+    """Whether it says what is wrong in an argument of our own: nothing else is the caller's fault, as long as
+    ONNX Runtime runs the model."""
+    of_model = (InvalidModel, InvalidOperator, InvalidTarget, InvalidPlan)
+    return isinstance(error, CallerError) and not isinstance(error, of_model)
+
+
+def check_own(threads: int | None, dims: Mapping[str, int] | None) -> None:
+    """Raises :class:`opatlas.errors.CallerError` for what no session can have."""
+    if threads is not None and (type(threads) is not int or threads < 1):
+        raise CallerError(f"A session has at least 1 thread, not {threads!r}.")
+    for name, size in (dims or {}).items():
+        if not isinstance(size, int) or size < 0:
+            raise CallerError(f"Dimension '{name}' is given as {size!r}; it is a whole number, at least 0.")

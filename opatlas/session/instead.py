@@ -36,10 +36,22 @@ class AsGiven:
         """ONNX Runtime's own session of these; ``threads``: of one whose options say nothing. Raises what
         ONNX Runtime raises."""
         options = self.sess_options
-        if options is None and threads is not None:
-            options = ort.SessionOptions()
-            options.intra_op_num_threads = threads
+        if threads is None or (options is not None and _threads_of(options) != 0):
+            return self._opened(options)
+        options = options or ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        try:
+            return self._opened(options)
+        finally:
+            options.intra_op_num_threads = 0
+
+    def _opened(self, options: Any) -> ort.InferenceSession:
         return ort.InferenceSession(self.model, options, self.providers, self.provider_options, **self.more)
+
+
+def _threads_of(options: Any) -> int | None:
+    """None of what are no options."""
+    return getattr(options, "intra_op_num_threads", None)
 
 
 class PlainRuns:

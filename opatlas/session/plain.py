@@ -38,10 +38,12 @@ class PlainSession(Session):
         session: Session, opened: ort.InferenceSession, given: AsGiven, dims: Mapping[str, int], why: str
     ) -> None:
         """Make a session one of these. What it held must be closed."""
-        refused = {**vars(session).get("refused", {}), "opatlas": why}
-        vars(session).clear()
-        session.__class__ = PlainSession
-        options = opened.get_session_options()
+        kind, options = type(session), opened.get_session_options()
+        refused = {**session.refused, "opatlas": why}
+        for name in vars(session).keys() - session._before:
+            delattr(session, name)
+        own = kind is not Session and not issubclass(kind, PlainSession)
+        session.__class__ = type(kind.__name__, (kind, PlainSession), {}) if own else PlainSession
         vars(session).update(
             _opened=opened, _given=given, _dims=dims, _why=why, refused=refused, standings=(), known=0,
             threads=options.intra_op_num_threads or usable_cores(),

@@ -7,22 +7,18 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
 from opatlas.client.client import Client
 from opatlas.conf import conf
 from opatlas.errors import (
     CallerError,
     InvalidModel,
-    InvalidOperator,
-    InvalidTarget,
     LoadError,
     OpatlasError,
     first_line,
@@ -33,21 +29,17 @@ from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.plan.choosing import choose, said_of
 from opatlas.plan.engines import Engines
 from opatlas.plan.exactness import MOST_ERROR
-from opatlas.plan.executor import Executor, ModelFailed, UnexpectedInputs
+from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
-from opatlas.session.followed import Followed, followed
+from opatlas.session.as_onnxruntime import AsOnnxRuntime
+from opatlas.session.followed import Followed, check_own, followed, is_of_caller, unfollowed_options
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
 from opatlas.session.instead import AsGiven, NotPlanned, PlainRuns
 from opatlas.session.io_binding import (
-    IOBinding,
     ModelMeta,
-    NodeArg,
-    UnreadableValue,
-    as_array,
-    as_value,
     gives_arrays,
     overridable_initializers,
 )
@@ -68,20 +60,20 @@ TRY_S = 5.0
 """For timing plans against the whole model, once for a model on a machine."""
 
 
-class Session:
+class Session(AsOnnxRuntime):
     """A model that runs by whatever is fastest on this machine, never slower than ONNX Runtime.
 
-    ``path_or_bytes``: a model's file or its bytes. ``client`` (made from the configuration unless given) says what is known
-    of its operators, in one request; what is not known is explored, so that a later session is faster. The
-    first session of a model on a machine times the plans against ONNX Runtime with ``example`` (random values
-    unless given) for ``try_s`` seconds; later ones remember. ``dims`` gives symbolic dimensions their sizes.
-    ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS` that the model is tried in beside ONNX
-    Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS`` unless given. ``plan``: one that takes
-    part in place of those that would be made here (:func:`opatlas.session.given_plan.read_given`), timed each
-    time; True: the service is asked for one of the model's simpler form (:mod:`opatlas.session.forms`), and
-    where it gives none the session goes on as without. ``fusions``: so many operators of several nodes are
-    looked up and tried beside the nodes' own, where no plan is given, and normalisations are folded before;
-    0: the model's nodes are taken as they are.
+    ``path_or_bytes``: a model's file or its bytes. ``client`` (made from the configuration unless given) says
+    what is known of its operators, in one request; what is not known is explored, so that a later session is
+    faster. The first session of a model on a machine times the plans against ONNX Runtime with ``example``
+    (random values unless given) for ``try_s`` seconds; later ones remember. Symbolic dimensions have their
+    sizes from ``dims``, or from the example. ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS`
+    that the model is tried in beside ONNX Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS``
+    unless given. ``plan``: one that takes part in place of those that would be made here
+    (:func:`opatlas.session.given_plan.read_given`), timed each time; True: the service is asked for one of
+    the model's simpler form (:mod:`opatlas.session.forms`), and where it gives none the session goes on as
+    without. ``fusions``: so many operators of several nodes are looked up and tried beside the nodes' own,
+    where no plan is given, and normalisations are folded before; 0: the model's nodes are taken as they are.
 
     ``sess_options``, ``providers``, ``provider_options`` and ``more`` are ONNX Runtime's
     (:mod:`opatlas.session.surface` has the table). A model that cannot be planned, and options that no plan
@@ -110,9 +102,9 @@ class Session:
         _plain: PlainRuns | None = None,
         **more: Any,
     ) -> None:
-        given = AsGiven(path_or_bytes, sess_options, providers, provider_options, more)
-        self._given_arguments = given
-        _check_own(threads, dims)
+        self._before = frozenset(vars(self))  # what a class of a caller's own has set
+        self._arguments = given = AsGiven(path_or_bytes, sess_options, providers, provider_options, more)
+        check_own(threads, dims)
         self._frameworks = tried_frameworks(frameworks) if frameworks is not None else None
         self.standings: tuple[TimedInTurns, ...] = ()
         self.refused: Mapping[str, str] = {}
@@ -123,6 +115,8 @@ class Session:
         )  # fmt: skip
         why = asked.why_not or self._why_unplanned(open_planned, given, plan not in (None, False, True))
         if why:
+            if threads is None and client is not None and client.setting is not None:
+                threads = client.setting.threads
             self._leave_to_onnxruntime(given, why, dims, threads)
 
     def _why_unplanned(self, open_planned: Callable[[], None], given: AsGiven, has_plan: bool) -> str:
@@ -131,12 +125,12 @@ class Session:
             open_planned()
         except Exception as error:  # nothing of ours stops a model that ONNX Runtime runs
             of_ours = isinstance(error, OpatlasError) and has_plan and not isinstance(error, InvalidModel)
-            if of_ours or is_callers(error) or isinstance(given.model, ModelGraph):
+            if of_ours or is_of_caller(error) or isinstance(given.model, ModelGraph):
                 raise
             log.debug("The model is not planned.", exc_info=True)
             return first_line(error)
         # As the options are now: another thread may have set the flag that ends the loading.
-        return followed(given.sess_options, given.providers, given.provider_options, {}).why_not
+        return unfollowed_options(given.sess_options)
 
     def _leave_to_onnxruntime(
         self, given: AsGiven, why: str, dims: Mapping[str, int] | None, threads: int | None
@@ -145,16 +139,9 @@ class Session:
         from opatlas.session.plain import PlainSession  # it is one of these
 
         self._let_go()
+        opened = given.open(threads)
         log.warning("ONNX Runtime runs the model by itself: %s", why)
-        PlainSession.take(self, given.open(threads), given, dims, why)
-
-    def _tell(self, why: str) -> None:
-        log.warning("ONNX Runtime runs by itself what the plan does not take: %s", why)
-        self.refused = {"opatlas": why, **self.refused}
-
-    def _plainly(self, kind: str, why: str) -> ort.InferenceSession:
-        """ONNX Runtime's own session, for what the plan does not take."""
-        return self._plain.session(kind, why)
+        PlainSession.take(self, opened, given, dims, why)
 
     def _open(
         self,
@@ -251,23 +238,9 @@ class Session:
                 return made
         try:
             return self._run_planned(output_names, input_feed, deadline_s)
-        except NotPlanned as why:
-            return self._plainly("inputs", str(why)).run(output_names, input_feed)
-
-    def _run_planned(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], deadline_s: float = math.inf
-    ) -> list[Any]:
-        """By the plan. Raises :class:`NotPlanned` for what it does not take, or fails over."""
-        wanted = self.graph.output_names if output_names is None else output_names
-        if not isinstance(wanted, list | tuple) or not set(wanted) <= set(self.graph.output_names):
-            raise NotPlanned(f"The outputs {wanted!r} are not the model's.")
-        try:
-            feed = {name: as_array(value) for name, value in input_feed.items()}
-            made = self._executor.run(feed, self._sharing.share, deadline_s)
-        except (UnexpectedInputs, UnreadableValue, ModelFailed, AttributeError) as error:
-            raise NotPlanned(first_line(error)) from error
-        by_name = dict(zip(self.graph.output_names, made, strict=True))
-        return [by_name[name] for name in wanted or self.graph.output_names]
+        except NotPlanned as error:
+            why = str(error)
+        return self._plainly("inputs", why).run(output_names, input_feed)
 
     def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
         """Run on these engines from now on, in turns with the other models there; None: by itself again.
@@ -282,95 +255,6 @@ class Session:
             self._sharing.end()
         else:
             self._sharing.begin(engines, name, priority_s)
-
-    def get_inputs(self) -> list[NodeArg]:
-        """What a run is given."""
-        return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.input_names]
-
-    def get_outputs(self) -> list[NodeArg]:
-        """What a run gives."""
-        return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.output_names]
-
-    def get_overridable_initializers(self) -> list[NodeArg]:
-        """Constants that a run may be given too."""
-        return list(self._overridable)
-
-    def get_modelmeta(self) -> ModelMeta:
-        """What the model says of itself."""
-        return self._meta
-
-    def get_providers(self) -> list[str]:
-        """Those that ONNX Runtime would name; the processor's, whoever runs the model there."""
-        return list(self._providers)
-
-    def get_provider_options(self) -> dict[str, dict[str, str]]:
-        return {one: {} for one in self._providers}
-
-    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """With other than the processor's the session is plain ONNX Runtime's from now on."""
-        asked = followed(None, providers, provider_options, {})
-        if asked.why_not:
-            given = replace(self._given_arguments, providers=providers, provider_options=provider_options)
-            self._leave_to_onnxruntime(given, asked.why_not, self.graph.walk.dims, self.threads)
-        else:
-            self._providers = asked.providers
-
-    def get_session_options(self) -> Any:
-        """The caller's own; default ones where none were given."""
-        return self._given_arguments.sess_options or ort.SessionOptions()
-
-    def enable_fallback(self) -> None:
-        """Nothing: a plan has no provider that could fail."""
-
-    def disable_fallback(self) -> None:
-        """Nothing: a plan has no provider that could fail."""
-
-    def end_profiling(self) -> str:
-        """No file: a session that is asked for a profile is plain ONNX Runtime's."""
-        return ""
-
-    def get_profiling_start_time_ns(self) -> int:
-        """0, as of a session that is not profiled."""
-        return 0
-
-    def run_with_ort_values(
-        self,
-        output_names: Sequence[str] | None,
-        input_dict_ort_values: Mapping[str, Any],
-        run_options: Any = None,
-    ) -> list[Any]:
-        """As :meth:`run`, from and to ONNX Runtime's values."""
-        if run_options is None and self._gives_arrays:
-            return [as_value(one) for one in self.run(output_names, input_dict_ort_values)]
-        plain = self._plainly("values", "A run of values has run options, or outputs that are no arrays.")
-        return list(plain.run_with_ort_values(output_names, input_dict_ort_values, run_options))
-
-    def io_binding(self) -> IOBinding:
-        """Inputs and outputs tied by name, for :meth:`run_with_iobinding`."""
-        return IOBinding(self)
-
-    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
-        """One run over what is bound, here or by ``onnxruntime.IOBinding``."""
-        if not isinstance(iobinding, IOBinding):
-            plain = self._plainly("binding", "A binding is ONNX Runtime's own.")
-            plain.run_with_iobinding(iobinding, run_options)
-            return
-        direct = self._executor.direct if run_options is None and self._sharing.share is None else None
-        if direct is not None and iobinding._run_by(direct):
-            return
-        try:
-            iobinding._run_planned(self._run_planned, run_options)
-        except NotPlanned as why:
-            iobinding._run_plainly(self._plainly("binding", str(why)), run_options)
-
-    def __getattr__(self, name: str) -> Any:
-        """What ONNX Runtime's session has beyond is its own (:mod:`opatlas.session.surface`)."""
-        why = f"A plan has no {name}."
-        if name == "_sess":  # what ``onnxruntime.IOBinding(session)`` reads
-            return self._plainly(name, why)._sess
-        if name.startswith("_") or not hasattr(ort.InferenceSession, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return lambda *given, **named: getattr(self._plainly(name, why), name)(*given, **named)
 
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
         """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
@@ -510,21 +394,6 @@ class Session:
             self._ask_at = time.monotonic() + ASK_S
             self._client.refresh([by.operator for by in self.plan.kernels])
         return self._client.revoked
-
-
-def is_callers(error: Exception) -> bool:
-    """Whether it says what is wrong in an argument of our own: nothing else is the caller's fault, as long as
-    ONNX Runtime runs the model."""
-    of_model = (InvalidModel, InvalidOperator, InvalidTarget, InvalidPlan)
-    return isinstance(error, CallerError) and not isinstance(error, of_model)
-
-
-def _check_own(threads: int | None, dims: Mapping[str, int] | None) -> None:
-    if threads is not None and (type(threads) is not int or threads < 1):
-        raise CallerError(f"A session has at least 1 thread, not {threads!r}.")
-    for name, size in (dims or {}).items():
-        if not isinstance(size, int) or size < 0:
-            raise CallerError(f"Dimension '{name}' is given as {size!r}; it is a whole number, at least 0.")
 
 
 def _setting(threads: int | None) -> Setting | None:

@@ -1,4 +1,4 @@
-"""What becomes of each option and method of ONNX Runtime's classes, in a session that stands in for one. PURE.
+"""What becomes of each option and method of ONNX Runtime's session in one that stands in for it. PURE.
 
 ``python -m opatlas.session.surface`` writes ``docs/onnxruntime.md`` from this table; a test holds it to the
 installed version. :mod:`opatlas.session.followed` decides by the same rows.
@@ -34,7 +34,7 @@ ARGUMENTS: Rows = {
     "sess_options": (_HONOURED, "by the rows of `SessionOptions`"),
     "providers": (
         _HONOURED,
-        "the processor's and Azure's, and those that are not installed, which are passed over with a warning; "
+        "the processor's, Azure's, and those not installed, which are passed over with a warning; "
         f"with any other {_SESSION}",
     ),
     "provider_options": (_HANDED_ON, f"where any is set {_SESSION}"),
@@ -171,8 +171,8 @@ def described() -> str:
     lines = [
         "# ONNX Runtime's options and methods in a session",
         "",
-        "Made by `python -m opatlas.session.surface`; a test holds it to the installed version. `honoured`: a",
-        "plan does what it says. `handed on`: plain ONNX Runtime runs, with that option; the log and",
+        "Made by `python -m opatlas.session.surface`; a test holds it to the installed version. `honoured`:",
+        "a plan does what it says. `handed on`: plain ONNX Runtime runs, with that option; the log and",
         '`session.refused["opatlas"]` say so once. `without effect`: no value depends on it.',
     ]
     for kind, rows in TABLES.items():
