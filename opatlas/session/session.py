@@ -105,13 +105,13 @@ class Session(AsOnnxRuntime):
         self._before = frozenset(vars(self))  # what a class of a caller's own has set
         self._arguments = given = AsGiven(path_or_bytes, sess_options, providers, provider_options, more)
         check_own(threads, dims)
-        self._frameworks = tried_frameworks(frameworks) if frameworks is not None else None
+        tried = tried_frameworks(frameworks) if frameworks is not None else None
         self.standings: tuple[TimedInTurns, ...] = ()
         self.refused: Mapping[str, str] = {}
         asked = followed(sess_options, providers, provider_options, more)
         open_planned = partial(
             self._open, path_or_bytes, asked, client=client, dims=dims, threads=threads, example=example,
-            try_s=try_s, plan=plan, fusions=fusions, _otherwise=_otherwise, _plain=_plain,
+            try_s=try_s, frameworks=tried, plan=plan, fusions=fusions, _otherwise=_otherwise, _plain=_plain,
         )  # fmt: skip
         why = asked.why_not or self._why_unplanned(open_planned, given, plan not in (None, False, True))
         if why:
@@ -141,7 +141,7 @@ class Session(AsOnnxRuntime):
         self._let_go()
         opened = given.open(threads)
         log.warning("ONNX Runtime runs the model by itself: %s", why)
-        PlainSession.take(self, opened, given, dims, why)
+        PlainSession.take(self, opened, given, dims or {}, why)
 
     def _open(
         self,
@@ -153,6 +153,7 @@ class Session(AsOnnxRuntime):
         threads: int | None,
         example: Mapping[str, np.ndarray] | None,
         try_s: float,
+        frameworks: tuple[str, ...] | None,
         plan: Any,
         fusions: int,
         _otherwise: KnownKernels | None,
@@ -175,8 +176,7 @@ class Session(AsOnnxRuntime):
         self._ask_at = time.monotonic() + ASK_S
         self._providers, self._gives_arrays = asked.providers, gives_arrays(self.graph)
         self._plain = _plain or PlainRuns(self.graph, asked, self.threads, self._tell)
-        if self._frameworks is None:
-            self._frameworks = tried_frameworks(conf().frameworks)
+        self._frameworks = tried_frameworks(conf().frameworks) if frameworks is None else frameworks
         self._forms, self._otherwise = OtherForms(self.graph, dims, example, self.threads), _otherwise
         self._look_up(given_plan(plan, self.graph, self.place, self._client, self._forms), fusions)
         self._sharing = Sharing(self.threads, self._on_threads)
