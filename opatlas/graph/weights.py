@@ -121,7 +121,7 @@ def _opened(folder: Path, location: str, links: Sequence[Path]) -> int:
         raise ValueError("it does not lie in the model's folder")
     if not links:
         return _opened_without_links(folder, named.parts)
-    real = (folder / named).resolve()
+    real = Path(os.path.realpath(folder / named))  # resolve() raises RuntimeError for a link to itself
     root = next((one for one in map(Path.resolve, links) if real.is_relative_to(one)), None)
     if root is None:
         raise ValueError("a link leads out of the model's folder")
