@@ -17,40 +17,48 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.cpu import usable_cores
 from opatlas.plan.choosing import WHOLE
 from opatlas.plan.engines import Engines
+from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import DEFAULT
 from opatlas.plan.plan import ModelPlan, PlanStep
 from opatlas.session.instead import AsGiven
 from opatlas.session.io_binding import IOBinding
 from opatlas.session.reporting import StepShare
-from opatlas.session.session import Session
 from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
 THE_MODEL = "the whole model"
 TIMED_RUNS = 3
 
 
-class PlainSession(Session):
-    """ONNX Runtime's own session in the place of :class:`opatlas.session.Session`, which becomes one where it
-    cannot be planned. All that ONNX Runtime's session has is its own; ``why``: what no plan takes."""
+class Plain:
+    """What a session is that cannot be planned: ONNX Runtime's own in its place, with all that it has.
+    ``refused`` says what no plan takes."""
+
+    refused: Mapping[str, str]
+    standings: tuple[TimedInTurns, ...]
+    threads: int
+    known: int
+    _opened: ort.InferenceSession | None
+    _arguments: AsGiven
+    _dims: Mapping[str, int]
 
     @staticmethod
     def take(
-        session: Session, opened: ort.InferenceSession, given: AsGiven, dims: Mapping[str, int], why: str
+        session: Any,
+        kind: type,
+        opened: ort.InferenceSession,
+        given: AsGiven,
+        dims: Mapping[str, int],
+        why: str,
     ) -> None:
-        """Make a session one of these. What it held must be closed."""
-        kind, options = type(session), opened.get_session_options()
-        refused = {**session.refused, "opatlas": why}
+        """Make a session one of this ``kind``, which is one of these. What it held must be closed."""
+        options, refused = opened.get_session_options(), {**session.refused, "opatlas": why}
         for name in vars(session).keys() - session._before:
             delattr(session, name)
-        own = kind is not Session and not issubclass(kind, PlainSession)
-        session.__class__ = type(kind.__name__, (kind, PlainSession), {}) if own else PlainSession
+        session.__class__ = kind
         vars(session).update(
-            _opened=opened, _given=given, _dims=dims, _why=why, refused=refused, standings=(), known=0,
+            _opened=opened, _arguments=given, _dims=dims, refused=refused, standings=(), known=0,
             threads=options.intra_op_num_threads or usable_cores(),
         )  # fmt: skip
-
-    _opened: ort.InferenceSession | None
-    _why: str
 
     @property
     def plan(self) -> ModelPlan:
@@ -58,10 +66,10 @@ class PlainSession(Session):
         return ModelPlan("", "", "", (PlanStep((), (), DEFAULT),))
 
     @property
-    def graph(self) -> ModelGraph:  # type: ignore[override]
+    def graph(self) -> ModelGraph:
         """The model as it is read for planning. Raises :class:`opatlas.errors.InvalidModel` where it cannot
         be."""
-        return read_model(self._given.model, self._dims)  # type: ignore[union-attr,attr-defined]
+        return read_model(self._arguments.model, self._dims)
 
     @property
     def peak_bytes(self) -> int:
@@ -124,7 +132,7 @@ class PlainSession(Session):
     def __getattr__(self, name: str) -> Any:
         if name == "_sess":
             return self._session()._sess
-        raise AttributeError(f"A session by plain ONNX Runtime has no {name!r}: {vars(self)['_why']}")
+        raise AttributeError(f"A session by plain ONNX Runtime has no {name!r}: {self.refused['opatlas']}")
 
     def _session(self) -> ort.InferenceSession:
         if self._opened is None:
@@ -132,7 +140,7 @@ class PlainSession(Session):
         return self._opened
 
     def _unplanned(self, what: str) -> CallerError:
-        return CallerError(f"{what}: ONNX Runtime runs the model by itself ({self._why}).")
+        return CallerError(f"{what}: ONNX Runtime runs the model by itself ({self.refused['opatlas']}).")
 
     def _timed_us(self, feed: Mapping[str, np.ndarray]) -> float:
         began = time.perf_counter()
@@ -141,7 +149,7 @@ class PlainSession(Session):
 
 
 def _onnxruntimes_own(name: str) -> Any:
-    def call(self: PlainSession, *given: Any, **named: Any) -> Any:
+    def call(self: Plain, *given: Any, **named: Any) -> Any:
         return getattr(self._session(), name)(*given, **named)
 
     call.__name__, call.__doc__ = name, getattr(ort.InferenceSession, name).__doc__
@@ -149,5 +157,5 @@ def _onnxruntimes_own(name: str) -> Any:
 
 
 for _name in dir(ort.InferenceSession):
-    if not _name.startswith("_") and _name not in vars(PlainSession):
-        setattr(PlainSession, _name, _onnxruntimes_own(_name))
+    if not _name.startswith("_") and _name not in vars(Plain):
+        setattr(Plain, _name, _onnxruntimes_own(_name))

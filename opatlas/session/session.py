@@ -47,6 +47,7 @@ from opatlas.session.kept_choice import KeptChoice, tried_frameworks
 from opatlas.session.kernels_by_threads import KernelsByThreads
 from opatlas.session.known_kernels import KnownKernels
 from opatlas.session.own_fusions import fused_choices, own_fusions
+from opatlas.session.plain import Plain
 from opatlas.session.reporting import StepShare, step_shares, timeline_by
 from opatlas.session.sharing import Sharing
 from opatlas.streams.timeline import Timeline
@@ -136,12 +137,13 @@ class Session(AsOnnxRuntime):
         self, given: AsGiven, why: str, dims: Mapping[str, int] | None, threads: int | None
     ) -> None:
         """Be plain ONNX Runtime from now on."""
-        from opatlas.session.plain import PlainSession  # it is one of these
-
         self._let_go()
-        opened = given.open(threads)
+        opened, kind = given.open(threads), type(self)
         log.warning("ONNX Runtime runs the model by itself: %s", why)
-        PlainSession.take(self, opened, given, dims or {}, why)
+        plain = (
+            PlainSession if issubclass(PlainSession, kind) else type(kind.__name__, (kind, PlainSession), {})
+        )
+        Plain.take(self, plain, opened, given, dims or {}, why)
 
     def _open(
         self,
@@ -394,6 +396,10 @@ class Session(AsOnnxRuntime):
             self._ask_at = time.monotonic() + ASK_S
             self._client.refresh([by.operator for by in self.plan.kernels])
         return self._client.revoked
+
+
+class PlainSession(Plain, Session):  # type: ignore[misc]  # its graph is read when it is asked for
+    """What a :class:`Session` becomes where it cannot be planned."""
 
 
 def _setting(threads: int | None) -> Setting | None:

@@ -303,7 +303,8 @@ def test_run_options_are_onnx_runtimes(make: Any, tmp_path: Path, caplog: pytest
     caplog.set_level(logging.WARNING, "opatlas")
     session, options = make(adapted()), ort.RunOptions()
     assert_same(session.run(None, {"x": X}), [X])
-    options.add_active_adapter(adapter(tmp_path))
+    lora = adapter(tmp_path)  # the options do not keep it
+    options.add_active_adapter(lora)
     for _ in range(2):
         assert_same(session.run(None, {"x": X}, options), [X + 7])
         assert_same(session.run(None, {"x": X}), [X])
