@@ -12,7 +12,7 @@ from typing import Any
 
 import onnxruntime as ort
 
-from opatlas.errors import CallerError, InvalidModel, InvalidOperator, InvalidTarget
+from opatlas.errors import CallerError, InvalidModel, InvalidOperator, InvalidTarget, OpatlasError
 from opatlas.plan.plan import InvalidPlan
 from opatlas.session.recorded import calls_of
 from opatlas.session.surface import ARGUMENTS, SESSION_OPTIONS, followed_without_handing_on
@@ -122,11 +122,13 @@ def _is_provider(given: Any) -> bool:
     return is_pair and isinstance(given[0], str) and isinstance(given[1], dict)
 
 
-def is_of_caller(error: Exception) -> bool:
-    """Whether it says what is wrong in an argument of our own: nothing else is the caller's fault, as long as
-    ONNX Runtime runs the model."""
-    of_model = (InvalidModel, InvalidOperator, InvalidTarget, InvalidPlan)
-    return isinstance(error, CallerError) and not isinstance(error, of_model)
+def is_of_caller(error: Exception, kinds: tuple[type[OpatlasError], ...]) -> bool:
+    """Whether it says what is wrong in an argument of our own: errors of these ``kinds`` do, by what was
+    given. Nothing else is the caller's fault, as long as ONNX Runtime runs the model."""
+    if isinstance(error, InvalidModel):
+        return False
+    ours = isinstance(error, InvalidOperator | InvalidTarget | InvalidPlan)
+    return isinstance(error, kinds) or (isinstance(error, CallerError) and not ours)
 
 
 def check_own(threads: int | None, dims: Mapping[str, int] | None) -> None:

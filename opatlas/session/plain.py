@@ -50,10 +50,8 @@ class Plain:
         dims: Mapping[str, int],
         why: str,
     ) -> None:
-        """Make a session one of this ``kind``, which is one of these. What it held must be closed."""
+        """Make a session one of this ``kind``, which is one of these. What it held must be forgotten."""
         options, refused = opened.get_session_options(), {**session.refused, "opatlas": why}
-        for name in vars(session).keys() - session._before:
-            delattr(session, name)
         session.__class__ = kind
         vars(session).update(
             _opened=opened, _arguments=given, _dims=dims, refused=refused, standings=(), known=0,

@@ -18,7 +18,7 @@ from opatlas.client.client import Client
 from opatlas.conf import conf
 from opatlas.errors import (
     CallerError,
-    InvalidModel,
+    InvalidTarget,
     LoadError,
     OpatlasError,
     first_line,
@@ -114,21 +114,27 @@ class Session(AsOnnxRuntime):
             self._open, path_or_bytes, asked, client=client, dims=dims, threads=threads, example=example,
             try_s=try_s, frameworks=tried, plan=plan, fusions=fusions, _otherwise=_otherwise, _plain=_plain,
         )  # fmt: skip
-        why = asked.why_not or self._why_unplanned(open_planned, given, plan not in (None, False, True))
+        of_caller: list[type[OpatlasError]] = [] if plan in (None, False, True) else [OpatlasError]
+        of_caller += [] if threads is None else [InvalidTarget]
+        why = asked.why_not or self._why_unplanned(open_planned, given, tuple(of_caller))
         if why:
-            if threads is None and client is not None and client.setting is not None:
-                threads = client.setting.threads
+            setting = client.setting if client is not None else None
+            threads = threads or (setting.threads if setting is not None else None)
             self._leave_to_onnxruntime(given, why, dims, threads)
 
-    def _why_unplanned(self, open_planned: Callable[[], None], given: AsGiven, has_plan: bool) -> str:
-        """Why no plan takes the model, empty once one does. Raises what is wrong in arguments of our own."""
+    def _why_unplanned(
+        self, open_planned: Callable[[], None], given: AsGiven, of_caller: tuple[type[OpatlasError], ...]
+    ) -> str:
+        """Why no plan takes the model, empty once one does. Raises what is wrong in arguments of our own, errors
+        ``of_caller`` among it."""
         try:
             open_planned()
         except Exception as error:  # nothing of ours stops a model that ONNX Runtime runs
-            of_ours = isinstance(error, OpatlasError) and has_plan and not isinstance(error, InvalidModel)
-            if of_ours or is_of_caller(error) or isinstance(given.model, ModelGraph):
+            if is_of_caller(error, of_caller) or isinstance(given.model, ModelGraph):
                 raise
             log.debug("The model is not planned.", exc_info=True)
+            self._let_go()
+            self._forget()
             return first_line(error)
         # As the options are now: another thread may have set the flag that ends the loading.
         return unfollowed_options(given.sess_options)
@@ -137,12 +143,12 @@ class Session(AsOnnxRuntime):
         self, given: AsGiven, why: str, dims: Mapping[str, int] | None, threads: int | None
     ) -> None:
         """Be plain ONNX Runtime from now on."""
-        self._let_go()
         opened, kind = given.open(threads), type(self)
+        self._let_go()
+        self._forget()
         log.warning("ONNX Runtime runs the model by itself: %s", why)
-        plain = (
-            PlainSession if issubclass(PlainSession, kind) else type(kind.__name__, (kind, PlainSession), {})
-        )
+        is_own = not issubclass(PlainSession, kind)
+        plain = type(kind.__name__, (kind, PlainSession), {}) if is_own else PlainSession
         Plain.take(self, plain, opened, given, dims or {}, why)
 
     def _open(
@@ -322,6 +328,12 @@ class Session(AsOnnxRuntime):
             if one in held:
                 held[one].close()
 
+    def _forget(self) -> None:
+        """All of a plan, its memory too."""
+        kept = {*self._before, "_before", "_arguments", "refused", "standings"}
+        for name in vars(self).keys() - kept:
+            delattr(self, name)
+
     def __enter__(self) -> Session:
         return self
 
@@ -398,7 +410,7 @@ class Session(AsOnnxRuntime):
         return self._client.revoked
 
 
-class PlainSession(Plain, Session):  # type: ignore[misc]  # its graph is read when it is asked for
+class PlainSession(Plain, Session):  # type: ignore[misc,override]  # its graph is read when asked for
     """What a :class:`Session` becomes where it cannot be planned."""
 
 

@@ -29,6 +29,12 @@ W = np.full((4, 4), 2, np.float32)
 SPECIAL = ort.OrtValue.ortvalue_from_numpy(5 * W)
 
 
+def threads(count: int) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = count
+    return options
+
+
 def product(batch: Any = 3, *, external: bool = False) -> bytes:
     """``y = relu(x @ w)``; ``external``: ``w`` lies in a file ``w.bin``."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
@@ -47,6 +53,14 @@ def product(batch: Any = 3, *, external: bool = False) -> bytes:
 def make(tmp_path: Path) -> Iterator[Callable[..., opatlas.Session]]:
     with Client(offline=True, cache=tmp_path / "cache", setting=Setting(threads=1)) as client:
         yield lambda *given, **named: opatlas.Session(*given, client=client, frameworks=[], **named)
+
+
+@pytest.fixture
+def own_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For sessions that make their client themselves."""
+    monkeypatch.setattr(
+        opatlas.session.session, "Client", lambda **named: Client(offline=True, cache=tmp_path, **named)
+    )
 
 
 def outcome(session: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -197,6 +211,14 @@ def test_options_that_nobody_has_seen_being_made_are_handed_on(make: Any) -> Non
     session = make(product(), unseen)
     assert "nobody knows what they say" in session.refused["opatlas"]
     assert_same(session.run(None, {"x": X}), [np.maximum(X @ W, 0)])
+
+
+def test_threads_beyond_the_cores_are_onnx_runtimes_unless_we_are_asked(own_client: None) -> None:
+    with opatlas.Session(product(), threads(70)) as session:
+        assert list(session.refused) == ["opatlas"] and session.threads == 70
+        assert_same(session.run(None, {"x": X}), [np.maximum(X @ W, 0)])
+    with pytest.raises(CallerError, match="asks for 70 threads"):
+        opatlas.Session(product(), threads=70)
 
 
 # ---- providers and other arguments -------------------------------------------------------------------
@@ -526,25 +548,15 @@ def test_a_class_of_ones_own_stays_one(make: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["read_model", "Client", "own_fusions", "conf", "KeptChoice", "Executor"])
 def test_nothing_of_ours_that_fails_stops_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    own_client: None, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     def fails(*_: Any, **__: Any) -> Any:
         raise RuntimeError("It is broken.")
 
-    if where != "Client":
-        monkeypatch.setattr(
-            opatlas.session.session, "Client", lambda **named: Client(offline=True, cache=tmp_path, **named)
-        )
     monkeypatch.setattr(opatlas.session.session, where, fails)
-    with opatlas.Session(product(), None if where == "Client" else threads(1)) as session:
+    with opatlas.Session(product(), threads(1)) as session:
         assert session.refused == {"opatlas": "It is broken."}
         assert_same(session.run(None, {"x": X}), [np.maximum(X @ W, 0)])
-
-
-def threads(count: int) -> ort.SessionOptions:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = count
-    return options
 
 
 @pytest.mark.parametrize(
@@ -554,6 +566,7 @@ def threads(count: int) -> ort.SessionOptions:
         ({"dims": {"batch": "3"}}, "'batch' is given as '3'"),
         ({"threads": 0}, "at least 1 thread, not 0"),
         ({"threads": 2}, "has 1 threads; 2 are asked for"),
+        ({"threads": 2, "sess_options": threads(1)}, "has 1 threads; 2 are asked for"),
         ({"plan": {"steps": []}}, "plan"),
     ],
 )
