@@ -122,13 +122,13 @@ def _is_provider(given: Any) -> bool:
     return is_pair and isinstance(given[0], str) and isinstance(given[1], dict)
 
 
-def is_of_caller(error: Exception, kinds: tuple[type[OpatlasError], ...]) -> bool:
-    """Whether it says what is wrong in an argument of our own: errors of these ``kinds`` do, by what was
-    given. Nothing else is the caller's fault, as long as ONNX Runtime runs the model."""
-    if isinstance(error, InvalidModel):
-        return False
-    ours = isinstance(error, InvalidOperator | InvalidTarget | InvalidPlan)
-    return isinstance(error, kinds) or (isinstance(error, CallerError) and not ours)
+def is_of_caller(error: Exception, has_plan: bool) -> bool:
+    """Whether it says what is wrong in an argument of our own, a plan that was given among them. Nothing else
+    is the caller's fault, as long as ONNX Runtime runs the model."""
+    if has_plan and isinstance(error, OpatlasError):
+        return not isinstance(error, InvalidModel)
+    of_model = (InvalidModel, InvalidOperator, InvalidTarget, InvalidPlan)
+    return isinstance(error, CallerError) and not isinstance(error, of_model)
 
 
 def check_own(threads: int | None, dims: Mapping[str, int] | None) -> None:

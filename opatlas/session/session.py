@@ -18,7 +18,6 @@ from opatlas.client.client import Client
 from opatlas.conf import conf
 from opatlas.errors import (
     CallerError,
-    InvalidTarget,
     LoadError,
     OpatlasError,
     first_line,
@@ -114,23 +113,18 @@ class Session(AsOnnxRuntime):
             self._open, path_or_bytes, asked, client=client, dims=dims, threads=threads, example=example,
             try_s=try_s, frameworks=tried, plan=plan, fusions=fusions, _otherwise=_otherwise, _plain=_plain,
         )  # fmt: skip
-        of_caller: list[type[OpatlasError]] = [] if plan in (None, False, True) else [OpatlasError]
-        of_caller += [] if threads is None else [InvalidTarget]
-        why = asked.why_not or self._why_unplanned(open_planned, given, tuple(of_caller))
+        why = asked.why_not or self._why_unplanned(open_planned, given, plan not in (None, False, True))
         if why:
             setting = client.setting if client is not None else None
             threads = threads or (setting.threads if setting is not None else None)
             self._leave_to_onnxruntime(given, why, dims, threads)
 
-    def _why_unplanned(
-        self, open_planned: Callable[[], None], given: AsGiven, of_caller: tuple[type[OpatlasError], ...]
-    ) -> str:
-        """Why no plan takes the model, empty once one does. Raises what is wrong in arguments of our own, errors
-        ``of_caller`` among it."""
+    def _why_unplanned(self, open_planned: Callable[[], None], given: AsGiven, has_plan: bool) -> str:
+        """Why no plan takes the model, empty once one does. Raises what is wrong in arguments of our own."""
         try:
             open_planned()
         except Exception as error:  # nothing of ours stops a model that ONNX Runtime runs
-            if is_of_caller(error, of_caller) or isinstance(given.model, ModelGraph):
+            if is_of_caller(error, has_plan) or isinstance(given.model, ModelGraph):
                 raise
             log.debug("The model is not planned.", exc_info=True)
             self._let_go()

@@ -213,12 +213,10 @@ def test_options_that_nobody_has_seen_being_made_are_handed_on(make: Any) -> Non
     assert_same(session.run(None, {"x": X}), [np.maximum(X @ W, 0)])
 
 
-def test_threads_beyond_the_cores_are_onnx_runtimes_unless_we_are_asked(own_client: None) -> None:
-    with opatlas.Session(product(), threads(70)) as session:
-        assert list(session.refused) == ["opatlas"] and session.threads == 70
-        assert_same(session.run(None, {"x": X}), [np.maximum(X @ W, 0)])
-    with pytest.raises(CallerError, match="asks for 70 threads"):
-        opatlas.Session(product(), threads=70)
+@pytest.mark.parametrize("count", [-1, 70])
+def test_threads_that_cannot_be_are_onnx_runtimes_to_take(own_client: None, count: int) -> None:
+    expected = outcome(ort.InferenceSession, product(), threads(count))
+    assert_same_outcome(outcome(opatlas.Session, product(), threads(count), frameworks=[]), expected)
 
 
 # ---- providers and other arguments -------------------------------------------------------------------
