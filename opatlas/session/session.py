@@ -16,12 +16,7 @@ import numpy as np
 
 from opatlas.client.client import Client
 from opatlas.conf import conf
-from opatlas.errors import (
-    CallerError,
-    LoadError,
-    OpatlasError,
-    first_line,
-)
+from opatlas.errors import CallerError, LoadError, OpatlasError, first_line
 from opatlas.graph.given_model import random_inputs, read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
@@ -37,11 +32,7 @@ from opatlas.session.followed import Followed, check_own, followed, is_of_caller
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
 from opatlas.session.instead import AsGiven, NotPlanned, PlainRuns
-from opatlas.session.io_binding import (
-    ModelMeta,
-    gives_arrays,
-    overridable_initializers,
-)
+from opatlas.session.io_binding import ModelMeta, gives_arrays, overridable_initializers
 from opatlas.session.kept_choice import KeptChoice, tried_frameworks
 from opatlas.session.kernels_by_threads import KernelsByThreads
 from opatlas.session.known_kernels import KnownKernels

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from typer.testing import CliRunner
 
@@ -257,6 +258,20 @@ def test_a_model_is_run_by_a_plan_of_the_service_and_its_timeline_is_sent(
     assert f"The service is told how a run by its plan {kept.plan_id} went." in said
     assert [one.by for one in kept_timeline(kept).boxes] == ["cpp add", "onnxruntime", "cpp add"]
     assert json.loads(trace.read_text())["traceEvents"]  # of what runs, which on a busy host may be another
+
+
+def test_a_model_that_no_plan_takes_is_run_by_onnx_runtime(command, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(adding())
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "model.ort")  # a format that only ONNX Runtime reads
+    ort.InferenceSession(tmp_path / "model.onnx", options)
+    named = {one.name: one.shape for one in ort.InferenceSession(tmp_path / "model.ort").get_inputs()}
+    np.savez(tmp_path / "in.npz", **{name: np.ones(shape, np.float32) for name, shape in named.items()})
+    words = ["run", tmp_path / "model.ort", "--inputs", tmp_path / "in.npz", "--offline"]
+    told = json.loads(command(*words, "--json"))
+    assert told["nodes"] is None and list(told["refused"]) == ["opatlas"]
+    assert [row["by"] for row in told["steps"]] == [told["runs_by"]] == ["ONNX Runtime, the whole model"]
+    assert "? nodes" in command(*words) and "opatlas takes no part" in command(*words)
 
 
 def test_a_model_that_cannot_be_run_says_why(command, tmp_path):
