@@ -168,6 +168,8 @@ class Executor:
         on = None if share is None else OnEngines(share, deadline_s)
         with self._alone:
             if (arrays := self._as_expected(inputs)) is None:
+                if self._overridden(inputs):
+                    return self._run_whole(self._whole_model(tuple(inputs)), list(inputs.values()))
                 arrays = self._given(inputs)
             self._drop_revoked()
             if self._program is not None:
@@ -312,6 +314,11 @@ class Executor:
             self._program.drop(gone)
 
     # ---- inputs and outputs -------------------------------------------------------------------------
+
+    def _overridden(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether a constant that is an input too is given, as ONNX allows."""
+        extra = set(inputs) - set(self.graph.input_names)
+        return bool(extra) and extra <= {value.name for value in self.graph.unlaid.model.graph.input}
 
     def _as_expected(self, inputs: Mapping[str, Any]) -> list[Any] | None:
         """Arrays that fit as they are; of anything else None. Written for speed: a model may take 0.1 ms."""

@@ -164,6 +164,8 @@ class AsOnnxRuntime:
             raise NotPlanned(f"The outputs {wanted!r} are not the model's.")
         if not isinstance(input_feed, Mapping):
             raise NotPlanned("The inputs are no arrays by name.")
+        if more := input_feed.keys() - set(self.graph.input_names):  # a constant, which ONNX Runtime may take
+            raise NotPlanned(f"The plan has no input {', '.join(map(str, more))}.")
         try:
             feed = {name: as_array(value) for name, value in input_feed.items()}
             made = self._executor.run(feed, self._sharing.share, deadline_s)
