@@ -4,6 +4,7 @@
 from typing import TYPE_CHECKING
 
 from opatlas.lazy import names_of
+from opatlas.session.recorded import note_options
 
 if TYPE_CHECKING:
     from opatlas.dynamo.backend import optimize, torch_report
@@ -18,5 +19,7 @@ __getattr__ = names_of(
         "dynamo.backend": ("optimize", "torch_report"),
     },
 )
+
+note_options()
 
 __all__ = ["Engines", "Session", "optimize", "torch_report"]

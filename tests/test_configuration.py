@@ -23,6 +23,7 @@ NAMES = {name_of(one) for kind in (*KINDS, bench.conf.BenchConf) for one in fiel
 READS_THE_ENVIRONMENT = {
     "opatlas/conf.py": "the one reader",
     "opatlas/load/torch/compile.py": "a child's own TMPDIR, set by its parent after tempfile had looked",
+    "opatlas/session/followed.py": "ONNX Runtime's own ORT_LOAD_CONFIG_FROM_MODEL",
     "opatlas/plan/compiling.py": "what its compiling process inherits",
     "tuning/measure/sandbox/zygote_main.py": "what the laboratory tells its zygote",
     "tuning/measure/sandbox/walls.py": "the zygote's environment, with the loader's LD_LIBRARY_PATH in it",

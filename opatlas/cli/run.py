@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import typer
 
 from opatlas.cli.terminal import attribute, client, console, print_json, table
 from opatlas.cores import usable_cores
-from opatlas.errors import CallerError, OpatlasError
+from opatlas.errors import CallerError, OpatlasError, first_line
 
 if TYPE_CHECKING:
     from opatlas.session import Session
@@ -106,7 +106,8 @@ def run(
         with console(stderr=True).status("Looking operators up, trying frameworks and plans"):
             from opatlas.session import Session
 
-            sessions = [opened.enter_context(Session(one, client=asked, **options)) for one in models]
+            with _in_words():
+                sessions = [opened.enter_context(Session(one, client=asked, **options)) for one in models]
         if len(models) > 1:
             told = several.run(sessions, trace)
         else:
@@ -126,7 +127,8 @@ def _run_one(
     from opatlas.session import compared
 
     feed = inputs if inputs is not None else session.example()
-    session.run(None, feed)
+    with _in_words():
+        session.run(None, feed)
     with console(stderr=True).status("Timing"):
         rows = session.breakdown(feed)
         standings = compared(session, feed, try_s) if compare else session.standings
@@ -134,7 +136,7 @@ def _run_one(
         _write_trace(trace, session.timeline(feed))
     plan = _told_of_plan(session, feed) if trace is not None and session.plan_number is not None else None
     return {
-        "nodes": len(session.graph.nodes),
+        "nodes": _node_count(session),
         "known": session.known,
         "kernels": len(session.plan.kernels),
         "steps": [asdict(row) for row in rows],
@@ -144,6 +146,25 @@ def _run_one(
         **({"trace": str(trace)} if trace is not None else {}),
         **({"plan": plan} if plan is not None else {}),
     }
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """What ONNX Runtime raises, whose exceptions have no base class of their own, as a sentence."""
+    try:
+        yield
+    except OpatlasError:
+        raise
+    except Exception as error:
+        raise CallerError(f"ONNX Runtime refuses it: {first_line(error)}") from error
+
+
+def _node_count(session: Session) -> int | None:
+    """None for a model that ONNX Runtime alone can read."""
+    try:
+        return len(session.graph.nodes)
+    except CallerError:
+        return None
 
 
 def _told_of_plan(session: Session, feed: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,7 +216,8 @@ class _Several:
         if (feed := self.feeds.get(name)) is None:
             return session.example()
         try:
-            session.run(None, feed)
+            with _in_words():
+                session.run(None, feed)
         except CallerError as error:
             raise CallerError(f"{name} cannot run on its inputs: {error}") from error
         return feed
@@ -291,9 +313,8 @@ def _print_several(told: Mapping[str, Any]) -> None:
 
 def _print_run(told: Mapping[str, Any]) -> None:
     out = console()
-    out.print(
-        f"{told['nodes']} nodes; kernels are known for {told['known']} operators, {told['kernels']} run."
-    )
+    nodes = "?" if told["nodes"] is None else told["nodes"]
+    out.print(f"{nodes} nodes; kernels are known for {told['known']} operators, {told['kernels']} run.")
     out.print(f"It runs by {told['runs_by']}.")
     shown = table("who", "µs a run", "predicted", "× ONNX Runtime")
     for one in told["standings"]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from opatlas.errors import CallerError, InvalidModel
 from opatlas.graph.normal import ModelGraph
-from opatlas.graph.types import TensorType
+from opatlas.graph.types import MissingSizes, TensorType
 from opatlas.identity.dtypes import CODES
 from opatlas.identity.operator import Operator
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
@@ -18,16 +20,29 @@ from opatlas.memory import lacking
 _NAMES = {code: name for name, code in CODES.items() if name in ONNX_NUMBER}
 
 
-def read_model(model: str | Path | bytes, dims: Mapping[str, int] | None) -> ModelGraph:
-    """A file, whose weights may lie in others under its folder; or its bytes, which must hold them all."""
-    if isinstance(model, bytes):
-        return ModelGraph(model, dims)
-    path = Path(model)
+def read_model(
+    model: str | PathLike[str] | bytes,
+    dims: Mapping[str, int] | None,
+    example: Mapping[str, np.ndarray] | None = None,
+) -> ModelGraph:
+    """A file, whose weights may lie in others under its folder; or its bytes, which must hold them all. Links
+    are followed as ONNX Runtime follows them: as far as they stay in the folder, or lead to where the model's
+    own file really lies, as in a Hugging Face cache. ``example``: inputs, whose sizes the symbolic dimensions
+    have that ``dims`` leaves out."""
+    data, where = (model, dict[str, Any]()) if isinstance(model, bytes) else _read(Path(model))
     try:
-        data = path.read_bytes()
+        return ModelGraph(data, dims, **where)
+    except MissingSizes as error:
+        if not example:
+            raise
+        return ModelGraph(data, {**error.sizes_of(example), **(dims or {})}, **where)
+
+
+def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
+    try:
+        return path.read_bytes(), {"folder": path.parent, "links": (path.parent, path.resolve().parent)}
     except OSError as error:
         raise InvalidModel(f"{path} cannot be read: {error.strerror}.") from None
-    return ModelGraph(data, dims, folder=path.parent)
 
 
 def operators_of(model: str | Path | bytes, dims: Mapping[str, int] | None = None) -> list[Operator]:

@@ -84,9 +84,11 @@ class ModelGraph:
         max_bytes: int = MAX_MODEL_BYTES,
         max_nodes: int = MAX_NODES,
         folder: Path | None = None,
+        links: Sequence[Path] = (),
     ) -> None:
-        """``folder``: where files with its weights lie, if it may have such."""
-        model = read_onnx(data, max_bytes=max_bytes, max_nodes=max_nodes, folder=folder)
+        """``folder``: where files with its weights lie, if it may have such; ``links``: folders into which
+        links there may lead, which are not followed without any."""
+        model = read_onnx(data, max_bytes=max_bytes, max_nodes=max_nodes, folder=folder, links=links)
         self._set_up(model, propagate(model, dims or {}), None)
 
     def _set_up(self, model: onnx.ModelProto, walk: Walk, outer: ModelGraph | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -44,10 +44,12 @@ def read_onnx(
     max_bytes: int = MAX_MODEL_BYTES,
     max_nodes: int = MAX_NODES,
     folder: Path | None = None,
+    links: Sequence[Path] = (),
 ) -> onnx.ModelProto:
     """Parse and check a model: functions inlined, nodes in an order that can run, all data in it.
 
     ``folder``: the model's own, where files with its weights may lie; without one it must be self-contained.
+    ``links``: folders into which links there may lead.
     Raises :class:`InvalidModel` with one sentence for anything that cannot be read safely.
     """
     if len(data) > max_bytes:
@@ -67,7 +69,7 @@ def read_onnx(
     for tensor in tensors:
         _check_shape(tensor, folder)
     if folder is not None:
-        read_external(tensors, folder, _stored_bytes)
+        read_external(tensors, folder, _stored_bytes, links)
     for tensor in tensors:
         _check_tensor(tensor)
     _check_subgraphs(model, max_nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,22 @@ class TensorType:
         return cls(helper.np_dtype_to_tensor_dtype(array.dtype), tuple(array.shape))
 
 
+class MissingSizes(InvalidModel):
+    """Dimensions of a model's inputs are symbolic. ``named``: what each input's are called."""
+
+    named: Mapping[str, Sequence[str]] = {}
+
+    def sizes_of(self, example: Mapping[str, np.ndarray]) -> dict[str, int]:
+        """Those that an example of the inputs has."""
+        shapes = {name: np.shape(array) for name, array in example.items()}
+        return {
+            dim: size
+            for name, dims in self.named.items()
+            if len(shapes.get(name, ())) == len(dims)
+            for dim, size in zip(dims, shapes.get(name, ()), strict=True)
+        }
+
+
 def concrete(proto: onnx.TypeProto | None, dims: Mapping[str, int] | None = None) -> TensorType | None:
     """The type, if it is a tensor's whose every dimension is known (``dims`` gives symbolic ones)."""
     if proto is None or not proto.HasField("tensor_type"):
@@ -57,12 +73,13 @@ def concrete(proto: onnx.TypeProto | None, dims: Mapping[str, int] | None = None
 def input_types(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, TensorType | None]:
     """Types of what the model is fed (initializers left out); None for what is no tensor.
 
-    Raises :class:`InvalidModel` that names every dimension which must be given and is not. A dimension
+    Raises :class:`MissingSizes` that names every dimension which must be given and is not. A dimension
     without a name is called ``input[axis]``.
     """
     constants = {tensor.name for tensor in graph.initializer}
     types: dict[str, TensorType | None] = {}
     missing: list[str] = []
+    named: dict[str, list[str]] = {}
     for value in graph.input:
         if value.name in constants:
             continue
@@ -75,8 +92,10 @@ def input_types(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, Te
                 f"Input '{value.name}' has no element type or no shape; export the model with both."
             )
         shape: list[int] = []
+        named[value.name] = []
         for axis, dim in enumerate(tensor.shape.dim):
             name = dim.dim_param or f"{value.name}[{axis}]"
+            named[value.name].append(name)
             is_known = dim.HasField("dim_value") and dim.dim_value >= 0  # some exporters say -1 for unknown
             size = dim.dim_value if is_known else dims.get(name)
             if size is None:
@@ -90,7 +109,9 @@ def input_types(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, Te
     if missing:
         names = list(dict.fromkeys(missing))
         example = " ".join(f"{name}=1" for name in names)
-        raise InvalidModel(
+        error = MissingSizes(
             f"The model's dimensions {', '.join(names)} are symbolic: give each a size, as in dims {example}."
         )
+        error.named = named
+        raise error
     return types

@@ -2,14 +2,15 @@
 protobuf to write.
 
 A model may come from anywhere, and names these files itself: nothing is opened but regular files under the
-model's own folder, by no link, and as much is read as the tensors' shapes need.
+model's own folder, by no link, and as much is read as the tensors' shapes need. Whoever reads a file of its
+own (:func:`opatlas.graph.given_model.read_model`) may name folders into which links lead.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 import onnx
@@ -24,17 +25,21 @@ SMALL = 1024
 
 
 def read_external(
-    tensors: Iterable[onnx.TensorProto], folder: Path, needed_bytes: Callable[[onnx.TensorProto], int]
+    tensors: Iterable[onnx.TensorProto],
+    folder: Path,
+    needed_bytes: Callable[[onnx.TensorProto], int],
+    links: Sequence[Path] = (),
 ) -> None:
-    """Put the data that lies in other files into these tensors. Raises :class:`InvalidModel` for what is not
-    under ``folder`` or not as large as its shape needs, and where memory does not suffice."""
+    """Put the data that lies in other files into these tensors. ``links``: folders into which links may lead;
+    without any none is followed. Raises :class:`InvalidModel` for what is not under ``folder`` or these, or
+    not as large as its shape needs, and where memory does not suffice."""
     outside = [one for one in tensors if is_external(one)]
     total = sum(map(needed_bytes, outside))
     # Here, where they are handed over, and as the framework that runs them lays them out.
     if outside and (reason := lacking(3 * total)):
         raise InvalidModel(f"The model's weights do not fit: {reason}.")
     for tensor in outside:
-        tensor.raw_data = _read(tensor, folder, needed_bytes(tensor))
+        tensor.raw_data = _read(tensor, needed_bytes(tensor), folder, links)
         tensor.ClearField("external_data")
         tensor.data_location = onnx.TensorProto.DEFAULT
 
@@ -82,14 +87,14 @@ def _copy_fields(source: onnx.ModelProto | onnx.GraphProto, target: object, with
             getattr(target, field.name).MergeFrom(value)
 
 
-def _read(tensor: onnx.TensorProto, folder: Path, needed: int) -> bytes:
+def _read(tensor: onnx.TensorProto, needed: int, folder: Path, links: Sequence[Path]) -> bytes:
     told = {entry.key: entry.value for entry in tensor.external_data}
     name, location = tensor.name or "(unnamed)", told.get("location", "")
     offset, length = _number(name, told.get("offset", "0")), _number(name, told.get("length", str(needed)))
     if length != needed:
         raise InvalidModel(f"Tensor '{name}' needs {needed} bytes; it names {length} of '{location[:80]}'.")
     try:
-        with open(_opened(folder, location), "rb") as file:
+        with open(_opened(folder, location, links), "rb") as file:
             file.seek(offset)
             data = file.read(needed)
     except (OSError, ValueError, OverflowError) as error:
@@ -108,12 +113,24 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _opened(folder: Path, location: str) -> int:
-    """A descriptor of the file; ValueError for what is no regular file under the folder. Each part of the way
-    is opened in the one before, so that no link is followed, whoever makes one meanwhile."""
-    parts = PurePosixPath(location).parts
-    if not parts or PurePosixPath(location).is_absolute() or ".." in parts:
+def _opened(folder: Path, location: str, links: Sequence[Path]) -> int:
+    """A descriptor of the file; ValueError for what is no regular file under the folder, or under one into
+    which links may lead."""
+    named = PurePosixPath(location)
+    if not named.parts or named.is_absolute() or ".." in named.parts:
         raise ValueError("it does not lie in the model's folder")
+    if not links:
+        return _opened_without_links(folder, named.parts)
+    real = Path(os.path.realpath(folder / named))  # resolve() raises RuntimeError for a link to itself
+    root = next((one for one in map(Path.resolve, links) if real.is_relative_to(one)), None)
+    if root is None:
+        raise ValueError("a link leads out of the model's folder")
+    return _opened_without_links(root, real.relative_to(root).parts)
+
+
+def _opened_without_links(folder: Path, parts: Sequence[str]) -> int:
+    """Each part of the way is opened in the one before, so that no link is followed, whoever makes one
+    meanwhile."""
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:
@@ -121,7 +138,9 @@ def _opened(folder: Path, location: str) -> int:
             os.close(directory)
             directory = inner
         # Without waiting: a pipe that nobody writes to would be opened for ever.
-        found = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+        found = os.open(
+            parts[-1] if parts else ".", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory
+        )
     finally:
         os.close(directory)
     if not stat.S_ISREG(os.fstat(found).st_mode):

@@ -57,5 +57,9 @@ def put(place: np.ndarray, value: Any) -> None:
 
 
 def copied(value: Any) -> Any:
-    """A copy of one's own; a sequence element by element."""
-    return [copied(one) for one in value] if isinstance(value, list) else np.array(value)
+    """A copy of one's own; a sequence element by element, a map with the numbers and texts in it."""
+    if isinstance(value, list):
+        return [copied(one) for one in value]
+    if isinstance(value, dict):
+        return dict(value)
+    return value if value is None else np.array(value)

@@ -118,7 +118,7 @@ class DirectTurns:
         self._names = [name for name, _, _ in expected]
 
     def run(self, outputs: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any] | None:
-        if not fits(inputs, self._expected):
+        if not fits(inputs, self._expected) or not isinstance(outputs, list | tuple | None):
             return None
         try:
             with self._alone:

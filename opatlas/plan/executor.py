@@ -37,6 +37,10 @@ class ModelFailed(OpatlasError):
     """A model that could not be run, by the default either; says which node and why."""
 
 
+class UnexpectedInputs(CallerError):
+    """Inputs of another name, shape or type than the plan was made for."""
+
+
 @dataclass(frozen=True)
 class StepTime:
     """What one step took in a profiled run, in microseconds."""
@@ -154,8 +158,8 @@ class Executor:
         deadline_s: float = math.inf,
         marks: Marks | None = None,
     ) -> list[np.ndarray]:
-        """The model's outputs, in its order. Raises :class:`opatlas.errors.CallerError` for inputs of another
-        name, shape or type, :class:`ModelFailed` where the default fails as well.
+        """The model's outputs, in its order. Raises :class:`UnexpectedInputs` for inputs of another name,
+        shape or type, :class:`ModelFailed` where the default fails as well.
 
         ``share``: of engines that other models have as well; it runs there, its steps one by one in turns
         with theirs, and raises :class:`opatlas.plan.engines.DeadlinePassed` where it cannot end within
@@ -327,7 +331,7 @@ class Executor:
         wanted = self.graph.input_names
         if set(inputs) != set(wanted):
             given = ", ".join(sorted(inputs)) or "none"
-            raise CallerError(f"The model takes the inputs {', '.join(wanted)}; {given} are given.")
+            raise UnexpectedInputs(f"The model takes the inputs {', '.join(wanted)}; {given} are given.")
         return [self._fitting(name, inputs[name]) for name in wanted]
 
     def _fitting(self, name: str, given: Any) -> Any:
@@ -339,7 +343,7 @@ class Executor:
             dtype = dtype_of(kind)
             if array.dtype != dtype or array.shape != kind.shape:
                 found, wanted = (array.dtype, list(array.shape)), (dtype, list(kind.shape))
-                raise CallerError(
+                raise UnexpectedInputs(
                     f"Input '{name}' is {found[0]} {found[1]}; the model takes {wanted[0]} {wanted[1]}."
                 )
         return array

@@ -1,10 +1,9 @@
 """What of ``onnxruntime.InferenceSession`` is around a run: what inputs and outputs are called, bindings, a
-model's metadata, and the options that users pass. What cannot be followed is refused with a sentence."""
+model's metadata."""
 
 from __future__ import annotations
 
 import ctypes
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,15 +13,19 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import helper
+from onnxruntime.capi import _pybind_state as C
 
-from opatlas.errors import CallerError
+from opatlas.errors import CallerError, first_line
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import concrete
 from opatlas.load.kernel import KernelFailed
+from opatlas.plan.arrays import dtype_of, has_array
 from opatlas.plan.direct import Direct
+from opatlas.session.instead import NotPlanned
 
-log = logging.getLogger("opatlas")
-PROVIDER = "CPUExecutionProvider"
+
+class UnreadableValue(CallerError):
+    """A value of ONNX Runtime's that is no array in memory."""
 
 
 class NodeArg:
@@ -87,36 +90,12 @@ def overridable_initializers(graph: ModelGraph) -> list[NodeArg]:
     return [NodeArg(name, graph.proto_of(name)) for name in sorted(given)]
 
 
-def check_providers(providers: Sequence[Any] | None) -> None:
-    """A session runs on the processor. Another provider is passed over where ONNX Runtime, as it is
-    installed, would pass it over too; :class:`CallerError` where it would run there."""
-    names = [one if isinstance(one, str) else one[0] for one in providers or (PROVIDER,)]
-    there = set(ort.get_available_providers()) - {PROVIDER}
-    if PROVIDER not in names or there.intersection(names):
-        raise CallerError(f"A session runs by {PROVIDER}, not by {', '.join(map(str, names))}.")
-    if len(names) > 1:
-        others = ", ".join(one for one in names if one != PROVIDER)
-        log.warning("ONNX Runtime has no %s here: the session runs by %s.", others, PROVIDER)
-
-
-def threads_of(options: Any) -> int | None:
-    """The threads that ONNX Runtime's options ask for, if any; its other options change how it computes, not
-    what, and are ours to choose. Raises :class:`CallerError` for those that ask for a file."""
-    if options is None:
-        return None
-    if options.enable_profiling:
-        raise CallerError("A session writes no profile: Session.breakdown says where the time goes.")
-    if options.optimized_model_filepath:
-        raise CallerError("A session writes no optimised model; ONNX Runtime's own does.")
-    return options.intra_op_num_threads or None
-
-
 def as_array(value: Any) -> Any:
     """An array out of ONNX Runtime's value; anything else as it is."""
     if not isinstance(value, ort.OrtValue):
         return value
     if not value.is_tensor() or value.device_name().lower() != "cpu":
-        raise CallerError(f"An OrtValue must be a tensor on the CPU, not {value.data_type()}.")
+        raise UnreadableValue(f"An OrtValue must be a tensor on the CPU, not {value.data_type()}.")
     return value.numpy()
 
 
@@ -127,27 +106,38 @@ def as_value(array: Any) -> Any:
     return ort.OrtValue.ortvalue_from_numpy(array)
 
 
+def gives_arrays(graph: ModelGraph) -> bool:
+    """Whether all outputs are tensors of NumPy's own numbers, of which ONNX Runtime's values can be made."""
+    kinds = [graph.walk.types.get(name) for name in graph.output_names]
+    return all(kind is not None and has_array(kind) and dtype_of(kind).kind in "biuf" for kind in kinds)
+
+
 class _Runs(Protocol):
     graph: ModelGraph
 
+    def _plainly(self, kind: str, why: str) -> ort.InferenceSession: ...
+
 
 class IOBinding:
-    """As ONNX Runtime's, on the CPU: inputs and outputs tied by name."""
+    """As ONNX Runtime's, on the CPU: inputs and outputs tied by name. What the plan's run does not take is
+    bound in ONNX Runtime's own binding, which then refuses it or runs."""
 
     def __init__(self, session: _Runs) -> None:
+        self._session = session
         self._names = session.graph.output_names
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, np.ndarray | None] = {}
         self._made: dict[str, Any] = {}
-        self._keep: dict[str, Any] = {}
+        self._calls: dict[
+            tuple[str, str], tuple[str, tuple[Any, ...]]
+        ] = {}  # what ONNX Runtime would be told
+        self._foreign: set[tuple[str, str]] = set()  # what of it no plan takes
+        self._theirs: ort.IOBinding | None = None  # ONNX Runtime's own of what is bound
+        self._ran: ort.IOBinding | None = None  # the same, where the last run was its
         self._direct: tuple[Any, Callable[[], None] | None] = (None, None)  # whose, and None where it cannot
 
-    def bind_cpu_input(self, name: str, array: np.ndarray) -> None:
-        self._bind(self._inputs, name, array)
-
-    def _bind(self, ends: dict[str, Any], name: str, array: np.ndarray | None) -> None:
-        ends[name] = array
-        self._direct = (None, None)
+    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
+        self._bind(self._inputs, name, lambda: _an_array(arr_on_cpu), "bind_cpu_input", arr_on_cpu)
 
     def bind_input(
         self,
@@ -159,15 +149,12 @@ class IOBinding:
         buffer_ptr: int,
     ) -> None:
         """Read from ``buffer_ptr`` by each run."""
-        _on_cpu("Inputs", device_type)
-        self._bind(self._inputs, name, _at(buffer_ptr, element_type, shape))
+        given = (device_type, device_id, element_type, shape, buffer_ptr)
+        self._bind(self._inputs, name, lambda: _placed(*given), "bind_input", *given)
 
     def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
         """Read from the value's own memory by each run."""
-        as_array(ortvalue)
-        self._keep[f"in {name}"] = ortvalue
-        shape, pointer = ortvalue.shape(), ortvalue.data_ptr()
-        self._bind(self._inputs, name, _at(pointer, ortvalue.element_type(), shape))
+        self._bind(self._inputs, name, lambda: _memory_of(ortvalue), "bind_ortvalue_input", ortvalue)
 
     def bind_output(
         self,
@@ -180,38 +167,87 @@ class IOBinding:
     ) -> None:
         """Written to ``buffer_ptr`` (with ``element_type`` and ``shape``) by each run; a new array for each
         unless it is given."""
-        if name not in self._names:
-            raise CallerError(f"The model has no output {name!r}; it has {', '.join(self._names)}.")
-        _on_cpu("Outputs", device_type)
-        if buffer_ptr is None:
-            self._bind(self._outputs, name, None)
-            return
-        if element_type is None or shape is None:
-            raise CallerError("An output that is bound to a buffer needs its element type and shape.")
-        self._bind(self._outputs, name, _at(buffer_ptr, element_type, shape))
+        given = (device_type, device_id, element_type, shape, buffer_ptr)
+        self._bind(self._outputs, name, lambda: _placed(*given), "bind_output", *given)
 
     def bind_ortvalue_output(self, name: str, ortvalue: Any) -> None:
         """Written into the value's own memory by each run."""
-        as_array(ortvalue)
-        self._keep[f"out {name}"] = ortvalue
-        element, shape = ortvalue.element_type(), ortvalue.shape()
-        self.bind_output(name, "cpu", 0, element, shape, ortvalue.data_ptr())
+        self._bind(self._outputs, name, lambda: _memory_of(ortvalue), "bind_ortvalue_output", ortvalue)
+
+    def _bind(
+        self,
+        ends: dict[str, Any],
+        name: str,
+        place: Callable[[], np.ndarray | None],
+        method: str,
+        *given: Any,
+    ) -> None:
+        """``place``: the memory as an array, None for a new one; where there is none to be had, ONNX Runtime
+        is told at once, so that it refuses what it does not take."""
+        end = ("in" if ends is self._inputs else "out", name)
+        self._calls[end] = (method, given)
+        self._foreign.discard(end)
+        self._direct, self._theirs = (None, None), None
+        try:
+            if ends is self._inputs and name not in self._session.graph.input_names:
+                raise CallerError(f"a plan has no input {name!r}")
+            ends[name] = place()
+        except Exception as error:  # whatever is raised over an element type or value that nobody knows
+            ends[name] = None
+            self._foreign.add(end)
+            self._bind_theirs(end, ends, first_line(error))
+
+    def _bind_theirs(self, end: tuple[str, str], ends: dict[str, Any], why: str) -> None:
+        try:
+            self._bound_by(
+                self._session._plainly("binding", f"What is bound to {end[1]!r} is no plan's: {why}")
+            )
+        except Exception:
+            del self._calls[end], ends[end[1]]
+            self._foreign.discard(end)
+            raise
 
     def get_outputs(self) -> list[Any]:
         """Those bound, in the order in which they were, as ONNX Runtime's values."""
+        if (theirs := self._asked()) is not None:
+            return list(theirs.get_outputs())
         return [as_value(self._made[name]) for name in self._outputs]
+
+    def get_outputs_as_ortvaluevector(self) -> Any:
+        """As :meth:`get_outputs`, as ONNX Runtime's list of them."""
+        if (theirs := self._asked()) is not None:
+            return theirs.get_outputs_as_ortvaluevector()
+        values = C.OrtValueVector()
+        self._given_out = self.get_outputs()  # whose memory the list's values are
+        for value in self._given_out:
+            values.push_back(value._ortvalue)
+        return values
 
     def copy_outputs_to_cpu(self) -> list[np.ndarray]:
         """Those bound, in the order in which they were."""
+        if (theirs := self._asked()) is not None:
+            return list(theirs.copy_outputs_to_cpu())
         return [self._made[name] for name in self._outputs]
 
+    def _asked(self) -> ort.IOBinding | None:
+        """ONNX Runtime's binding, where it has the outputs: of the last run, or before there was any."""
+        if self._ran is None and not self._outputs.keys() <= self._made.keys():
+            return self._bound_by(self._session._plainly("binding", "Outputs are asked for before a run."))
+        return self._ran
+
     def clear_binding_inputs(self) -> None:
-        self._inputs.clear()
-        self._direct = (None, None)
+        self._clear("in", self._inputs)
 
     def clear_binding_outputs(self) -> None:
-        self._outputs.clear()
-        self._direct = (None, None)
+        self._clear("out", self._outputs)
+        self._ran = None
+
+    def _clear(self, which: str, ends: dict[str, Any]) -> None:
+        ends.clear()
+        for end in [end for end in self._calls if end[0] == which]:
+            del self._calls[end]
+            self._foreign.discard(end)
+        self._direct, self._theirs = (None, None), None
 
     def synchronize_inputs(self) -> None:
         """Nothing runs beside the caller on the CPU."""
@@ -223,7 +259,7 @@ class IOBinding:
         """Whether the framework ran straight over what is bound; tied to it once."""
         whose, call = self._direct
         if whose is not direct:
-            call = direct.bind(self._inputs, self._outputs)
+            call = direct.bind(self._inputs, self._outputs) if not self._why_foreign() else None
             self._direct = (direct, call)
         if call is None:
             return False
@@ -232,30 +268,89 @@ class IOBinding:
         except KernelFailed:
             return False
         self._made.update(self._outputs)
+        self._ran = None
         return True
 
-    def _take(self, made: Sequence[np.ndarray]) -> None:
-        by_name = dict(zip(self._names, made, strict=True))
-        for name, array in self._outputs.items():
-            if array is not None:
-                check = by_name[name]
-                if (array.dtype, array.shape) != (check.dtype, check.shape):
-                    raise CallerError(
-                        f"Output '{name}' is {check.dtype} {list(check.shape)}; its buffer is for "
-                        f"{array.dtype} {list(array.shape)}."
-                    )
-                array[...] = check
-            self._made[name] = by_name[name] if array is None else array
+    def _why_foreign(self) -> str:
+        """Why no plan can run over what is bound, if none can."""
+        if self._foreign:
+            return "Something is bound that no plan takes."
+        unknown = [name for name in self._outputs if name not in self._names]
+        return (
+            f"The model has no output '{unknown[0]}'."
+            if unknown
+            else "No output is bound." * (not self._outputs)
+        )
+
+    def _run_planned(self, run: Callable[..., list[Any]], run_options: Any) -> None:
+        """One run by the plan. Raises :class:`NotPlanned` for what it does not take, with nothing written."""
+        if run_options is not None or (why := self._why_foreign()):
+            raise NotPlanned("A run is given run options." if run_options is not None else why)
+        made = dict(zip(self._outputs, run(list(self._outputs), self._inputs), strict=True))
+        if why := self._misfit(made):
+            raise NotPlanned(why)
+        for name, place in self._outputs.items():
+            if place is not None:
+                place[...] = made[name]
+            self._made[name] = made[name] if place is None else place
+        self._ran = None
+
+    def _misfit(self, made: Mapping[str, Any]) -> str:
+        """Why these outputs do not go where they are bound, if they do not."""
+        for name, place in self._outputs.items():
+            value = made[name]
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+                return f"Output '{name}' is no tensor of numbers."
+            found = (value.dtype, value.shape)
+            if place is not None and (place.dtype, place.shape) != found:
+                return f"Output '{name}' is {found[0]} {list(found[1])}; its buffer is for another."
+        return ""
+
+    def _run_plainly(self, session: ort.InferenceSession, run_options: Any = None) -> None:
+        """One run over what is bound in ONNX Runtime itself."""
+        theirs = self._bound_by(session)
+        session.run_with_iobinding(theirs, run_options)
+        self._ran = theirs
+
+    def _bound_by(self, session: ort.InferenceSession) -> ort.IOBinding:
+        """ONNX Runtime's own binding of the same."""
+        if self._theirs is None or self._theirs._session is not session._sess:
+            made = session.io_binding()
+            for (_, name), (method, given) in self._calls.items():
+                getattr(made, method)(name, *given)
+            self._theirs = made
+        return self._theirs
 
 
-def _on_cpu(what: str, device_type: str) -> None:
+def _an_array(given: Any) -> np.ndarray:
+    if not isinstance(given, np.ndarray):
+        raise CallerError(f"{type(given).__name__} is no array")
+    return given
+
+
+def _placed(
+    device_type: str, device_id: int, element_type: Any, shape: Sequence[int] | None, buffer_ptr: int | None
+) -> np.ndarray | None:
+    """The memory there as an array; None where ONNX Runtime would make some. ``element_type``: NumPy's or
+    ONNX's number."""
     if device_type.lower() != "cpu":
-        raise CallerError(f"{what} are bound on the device 'cpu', not on {device_type!r}.")
+        raise CallerError(f"a plan binds on the device 'cpu', not on {device_type!r}")
+    if buffer_ptr is None:
+        return None
+    if element_type is None or shape is None:
+        raise CallerError("a buffer needs its element type and shape")
+    return _at(buffer_ptr, element_type, shape)
+
+
+def _memory_of(ortvalue: Any) -> np.ndarray:
+    as_array(ortvalue)
+    return _at(ortvalue.data_ptr(), ortvalue.element_type(), ortvalue.shape())
 
 
 def _at(pointer: int, element_type: Any, shape: Sequence[int]) -> np.ndarray:
-    """The memory there as an array. ``element_type``: NumPy's or ONNX's number."""
     is_number = isinstance(element_type, int)
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element_type) if is_number else element_type)
+    if dtype.kind not in "biufV":
+        raise CallerError(f"{dtype} does not lie in memory")
     memory: Any = (ctypes.c_char * (dtype.itemsize * math.prod(shape))).from_address(pointer)
     return np.frombuffer(memory, dtype).reshape(shape)

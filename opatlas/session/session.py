@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from os import PathLike
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from opatlas.client.client import Client
 from opatlas.conf import conf
-from opatlas.errors import CallerError, LoadError, OpatlasError
+from opatlas.errors import CallerError, LoadError, OpatlasError, first_line
 from opatlas.graph.given_model import random_inputs, read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
@@ -26,23 +27,17 @@ from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
+from opatlas.session.as_onnxruntime import AsOnnxRuntime
+from opatlas.session.followed import Followed, check_own, followed, is_of_caller, unfollowed_options
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
-from opatlas.session.io_binding import (
-    PROVIDER,
-    IOBinding,
-    ModelMeta,
-    NodeArg,
-    as_array,
-    as_value,
-    check_providers,
-    overridable_initializers,
-    threads_of,
-)
+from opatlas.session.instead import AsGiven, NotPlanned, PlainRuns
+from opatlas.session.io_binding import ModelMeta, gives_arrays, overridable_initializers
 from opatlas.session.kept_choice import KeptChoice, tried_frameworks
 from opatlas.session.kernels_by_threads import KernelsByThreads
 from opatlas.session.known_kernels import KnownKernels
 from opatlas.session.own_fusions import fused_choices, own_fusions
+from opatlas.session.plain import Plain
 from opatlas.session.reporting import StepShare, step_shares, timeline_by
 from opatlas.session.sharing import Sharing
 from opatlas.streams.timeline import Timeline
@@ -56,31 +51,32 @@ TRY_S = 5.0
 """For timing plans against the whole model, once for a model on a machine."""
 
 
-class Session:
+class Session(AsOnnxRuntime):
     """A model that runs by whatever is fastest on this machine, never slower than ONNX Runtime.
 
-    ``model``: a file or its bytes. ``client`` (made from the configuration unless given) says what is known
-    of its operators, in one request; what is not known is explored, so that a later session is faster. The
-    first session of a model on a machine times the plans against ONNX Runtime with ``example`` (random values
-    unless given) for ``try_s`` seconds; later ones remember. ``dims`` gives symbolic dimensions their sizes.
-    ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS` that the model is tried in beside ONNX
-    Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS`` unless given. ``plan``: one that takes
-    part in place of those that would be made here (:func:`opatlas.session.given_plan.read_given`), timed each
-    time; True: the service is asked for one of the model's simpler form (:mod:`opatlas.session.forms`), and
-    where it gives none the session goes on as without. ``fusions``: so many operators of several nodes are
-    looked up and tried beside the nodes' own, where no plan is given, and normalisations are folded before;
-    0: the model's nodes are taken as they are.
+    ``path_or_bytes``: a model's file or its bytes. ``client`` (made from the configuration unless given) says
+    what is known of its operators, in one request; what is not known is explored, so that a later session is
+    faster. The first session of a model on a machine times the plans against ONNX Runtime with ``example``
+    (random values unless given) for ``try_s`` seconds; later ones remember. Symbolic dimensions have their
+    sizes from ``dims``, or from the example. ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS`
+    that the model is tried in beside ONNX Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS``
+    unless given. ``plan``: one that takes part in place of those that would be made here
+    (:func:`opatlas.session.given_plan.read_given`), timed each time; True: the service is asked for one of
+    the model's simpler form (:mod:`opatlas.session.forms`), and where it gives none the session goes on as
+    without. ``fusions``: so many operators of several nodes are looked up and tried beside the nodes' own,
+    where no plan is given, and normalisations are folded before; 0: the model's nodes are taken as they are.
 
-    ``sess_options`` and ``providers`` are ONNX Runtime's: threads are taken from the one, and the other must
-    mean the processor (:mod:`opatlas.session.io_binding`); ``provider_options`` are those of the processor's,
-    which has none.
+    ``sess_options``, ``providers``, ``provider_options`` and ``more`` are ONNX Runtime's
+    (:mod:`opatlas.session.surface` has the table). A model that cannot be planned, and options that no plan
+    honours, are plain ONNX Runtime's, which raises what it raises; so is a single run of other inputs than
+    planned for, or with run options. The log says so once, and ``refused["opatlas"]``.
 
-    Raises :class:`opatlas.errors.InvalidModel` for a model that cannot be read.
+    Raises :class:`opatlas.errors.CallerError` for what is wrong in the arguments that are Opatlas's own.
     """
 
     def __init__(
         self,
-        model: str | Path | bytes | ModelGraph,
+        path_or_bytes: str | PathLike[str] | bytes | ModelGraph,
         sess_options: Any = None,
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
@@ -94,10 +90,72 @@ class Session:
         plan: Any = None,
         fusions: int = FUSIONS,
         _otherwise: KnownKernels | None = None,
+        _plain: PlainRuns | None = None,
+        **more: Any,
     ) -> None:
-        check_providers(providers)
-        threads = threads if threads is not None else threads_of(sess_options)
-        self.graph = model if isinstance(model, ModelGraph) else read_model(model, dims)
+        self._before = frozenset(vars(self))  # what a class of a caller's own has set
+        self._arguments = given = AsGiven(path_or_bytes, sess_options, providers, provider_options, more)
+        check_own(threads, dims)
+        tried = tried_frameworks(frameworks) if frameworks is not None else None
+        self.standings: tuple[TimedInTurns, ...] = ()
+        self.refused: Mapping[str, str] = {}
+        asked = followed(sess_options, providers, provider_options, more)
+        open_planned = partial(
+            self._open, path_or_bytes, asked, client=client, dims=dims, threads=threads, example=example,
+            try_s=try_s, frameworks=tried, plan=plan, fusions=fusions, _otherwise=_otherwise, _plain=_plain,
+        )  # fmt: skip
+        why = asked.why_not or self._why_unplanned(open_planned, given, plan not in (None, False, True))
+        if why:
+            setting = client.setting if client is not None else None
+            threads = threads or (setting.threads if setting is not None else None)
+            self._leave_to_onnxruntime(given, why, dims, threads)
+
+    def _why_unplanned(self, open_planned: Callable[[], None], given: AsGiven, has_plan: bool) -> str:
+        """Why no plan takes the model, empty once one does. Raises what is wrong in arguments of our own."""
+        try:
+            open_planned()
+        except Exception as error:  # nothing of ours stops a model that ONNX Runtime runs
+            if is_of_caller(error, has_plan) or isinstance(given.model, ModelGraph):
+                raise
+            log.debug("The model is not planned.", exc_info=True)
+            self._let_go()
+            self._forget()
+            return first_line(error)
+        # As the options are now: another thread may have set the flag that ends the loading.
+        return unfollowed_options(given.sess_options)
+
+    def _leave_to_onnxruntime(
+        self, given: AsGiven, why: str, dims: Mapping[str, int] | None, threads: int | None
+    ) -> None:
+        """Be plain ONNX Runtime from now on."""
+        opened, kind = given.open(threads), type(self)
+        self._let_go()
+        self._forget()
+        log.warning("ONNX Runtime runs the model by itself: %s", why)
+        is_own = not issubclass(PlainSession, kind)
+        plain = type(kind.__name__, (kind, PlainSession), {}) if is_own else PlainSession
+        Plain.take(self, plain, opened, given, dims or {}, why)
+
+    def _open(
+        self,
+        model: str | PathLike[str] | bytes | ModelGraph,
+        asked: Followed,
+        *,
+        client: Client | None,
+        dims: Mapping[str, int] | None,
+        threads: int | None,
+        example: Mapping[str, np.ndarray] | None,
+        try_s: float,
+        frameworks: tuple[str, ...] | None,
+        plan: Any,
+        fusions: int,
+        _otherwise: KnownKernels | None,
+        _plain: PlainRuns | None,
+    ) -> None:
+        threads = threads if threads is not None else asked.threads
+        dims = {**(dims or {}), **asked.dims}
+        self.graph = model if isinstance(model, ModelGraph) else read_model(model, dims, example)
+        dims = self.graph.walk.dims
         # Of the model as it is given: what runs may be another form of it.
         self._meta, self._overridable = ModelMeta.of(self.graph.model), overridable_initializers(self.graph)
         self._own = client is None
@@ -109,14 +167,14 @@ class Session:
         self.threads = setting.threads
         self.place = (self._client.target.key, setting.key)
         self._ask_at = time.monotonic() + ASK_S
-        self._frameworks = tried_frameworks(conf().frameworks if frameworks is None else frameworks)
+        self._providers, self._gives_arrays = asked.providers, gives_arrays(self.graph)
+        self._plain = _plain or PlainRuns(self.graph, asked, self.threads, self._tell)
+        self._frameworks = tried_frameworks(conf().frameworks) if frameworks is None else frameworks
         self._forms, self._otherwise = OtherForms(self.graph, dims, example, self.threads), _otherwise
         self._look_up(given_plan(plan, self.graph, self.place, self._client, self._forms), fusions)
         self._sharing = Sharing(self.threads, self._on_threads)
         self._example, self._try_s, self._most_fusions = example, try_s, fusions
         self._runs_given = False  # the plan that it was given, in one stream or several
-        self.standings: tuple[TimedInTurns, ...] = ()
-        self.refused: Mapping[str, str] = {}
         remembered = self._remembered() if self._given is None else None
         self._executor = remembered or self._chosen(asks=plan is True)
 
@@ -154,12 +212,15 @@ class Session:
         deadline_s: float = math.inf,
     ) -> list[np.ndarray]:
         """The outputs that are named (all: None), in that order; inputs are arrays, or ONNX Runtime's values
-        on the CPU. ``run_options`` are ONNX Runtime's and change nothing here. ``deadline_s``: of a session
-        that shares engines, by when the run has to end, or else ends with
-        :class:`opatlas.plan.engines.DeadlinePassed`. Raises :class:`opatlas.errors.CallerError` for inputs
-        that do not fit."""
+        on the CPU. What the plan does not take (inputs of other sizes or types, other outputs, any
+        ``run_options``) is run, or refused, by plain ONNX Runtime. ``deadline_s``: of a session that shares
+        engines, by when the run has to end, or else ends with
+        :class:`opatlas.plan.engines.DeadlinePassed`."""
+        if run_options is not None:
+            plain = self._plainly("run options", "A run is given run options.")
+            return plain.run(output_names, input_feed, run_options)
         if (instead := self._sharing.instead) is not None:
-            return instead.run(output_names, input_feed, run_options, deadline_s=deadline_s)
+            return instead.run(output_names, input_feed, deadline_s=deadline_s)
         if self._sharing.share is None:
             if deadline_s < math.inf:
                 raise CallerError(
@@ -168,16 +229,11 @@ class Session:
             direct = self._executor.direct
             if direct is not None and (made := direct.run(output_names, input_feed)) is not None:
                 return made
-        feed = {name: as_array(value) for name, value in input_feed.items()}
-        made = self._executor.run(feed, self._sharing.share, deadline_s)
-        if not output_names:
-            return made
-        by_name = dict(zip(self.graph.output_names, made, strict=True))
-        if unknown := [name for name in output_names if name not in by_name]:
-            raise CallerError(
-                f"The model has no output {unknown[0]!r}; it has {', '.join(self.graph.output_names)}."
-            )
-        return [by_name[name] for name in output_names]
+        try:
+            return self._run_planned(output_names, input_feed, deadline_s)
+        except NotPlanned as error:
+            why = str(error)
+        return self._plainly("inputs", why).run(output_names, input_feed)
 
     def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
         """Run on these engines from now on, in turns with the other models there; None: by itself again.
@@ -192,48 +248,6 @@ class Session:
             self._sharing.end()
         else:
             self._sharing.begin(engines, name, priority_s)
-
-    def get_inputs(self) -> list[NodeArg]:
-        """What a run is given."""
-        return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.input_names]
-
-    def get_outputs(self) -> list[NodeArg]:
-        """What a run gives."""
-        return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.output_names]
-
-    def get_overridable_initializers(self) -> list[NodeArg]:
-        """Constants that a run may be given too."""
-        return list(self._overridable)
-
-    def get_modelmeta(self) -> ModelMeta:
-        """What the model says of itself."""
-        return self._meta
-
-    def get_providers(self) -> list[str]:
-        """The processor's, whoever runs the model there."""
-        return [PROVIDER]
-
-    def get_provider_options(self) -> dict[str, dict[str, str]]:
-        return {PROVIDER: {}}
-
-    def run_with_ort_values(
-        self,
-        output_names: Sequence[str] | None,
-        input_dict_ort_values: Mapping[str, Any],
-        run_options: Any = None,
-    ) -> list[Any]:
-        """As :meth:`run`, from and to ONNX Runtime's values."""
-        return [as_value(one) for one in self.run(output_names, input_dict_ort_values, run_options)]
-
-    def io_binding(self) -> IOBinding:
-        """Inputs and outputs tied by name, for :meth:`run_with_iobinding`."""
-        return IOBinding(self)
-
-    def run_with_iobinding(self, binding: IOBinding, run_options: Any = None) -> None:
-        """One run over what is bound."""
-        direct = self._executor.direct
-        if direct is None or self._sharing.share is not None or not binding._run_by(direct):
-            binding._take(self.run(None, binding._inputs))
 
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
         """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
@@ -289,11 +303,21 @@ class Session:
 
     def close(self) -> None:
         """Let go of kernels, buffers and, where it is the session's own, the client."""
-        self._sharing.close()
-        self._executor.close()
-        self._kernels.close()
-        if self._own:
-            self._client.close()
+        self._plain.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of all that there is: what cannot be planned may have failed at any step."""
+        held = vars(self)
+        for one in ("_sharing", "_executor", "_kernels", *(["_client"] if held.get("_own") else [])):
+            if one in held:
+                held[one].close()
+
+    def _forget(self) -> None:
+        """All of a plan, its memory too."""
+        kept = {*self._before, "_before", "_arguments", "refused", "standings"}
+        for name in vars(self).keys() - kept:
+            delattr(self, name)
 
     def __enter__(self) -> Session:
         return self
@@ -310,6 +334,7 @@ class Session:
         made = Session(
             self.graph, client=client, threads=threads, example=self._example, try_s=self._try_s,
             frameworks=self._frameworks, fusions=self._most_fusions, _otherwise=self.kernels,
+            _plain=self._plain,
         )  # fmt: skip
         made._own = True
         return made
@@ -368,6 +393,10 @@ class Session:
             self._ask_at = time.monotonic() + ASK_S
             self._client.refresh([by.operator for by in self.plan.kernels])
         return self._client.revoked
+
+
+class PlainSession(Plain, Session):  # type: ignore[misc,override]  # its graph is read when asked for
+    """What a :class:`Session` becomes where it cannot be planned."""
 
 
 def _setting(threads: int | None) -> Setting | None:

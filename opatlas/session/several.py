@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opatlas.errors import CallerError, OpatlasError, first_line
+from opatlas.errors import CallerError, first_line
 from opatlas.plan.engines import DeadlinePassed, Engines
 from opatlas.session import Session
 
@@ -171,7 +171,7 @@ def _run(
             made.took_us.append(1e6 * (time.perf_counter() - began))
         except DeadlinePassed:
             made.passed += 1
-        except OpatlasError as error:
+        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             made.error = first_line(error)
             return
         told(model.name, made.runs)

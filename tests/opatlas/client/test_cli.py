@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from typer.testing import CliRunner
 
@@ -259,13 +260,27 @@ def test_a_model_is_run_by_a_plan_of_the_service_and_its_timeline_is_sent(
     assert json.loads(trace.read_text())["traceEvents"]  # of what runs, which on a busy host may be another
 
 
+def test_a_model_that_no_plan_takes_is_run_by_onnx_runtime(command, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(adding())
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "model.ort")  # a format that only ONNX Runtime reads
+    ort.InferenceSession(tmp_path / "model.onnx", options)
+    named = {one.name: one.shape for one in ort.InferenceSession(tmp_path / "model.ort").get_inputs()}
+    np.savez(tmp_path / "in.npz", **{name: np.ones(shape, np.float32) for name, shape in named.items()})
+    words = ["run", tmp_path / "model.ort", "--inputs", tmp_path / "in.npz", "--offline"]
+    told = json.loads(command(*words, "--json"))
+    assert told["nodes"] is None and list(told["refused"]) == ["opatlas"]
+    assert [row["by"] for row in told["steps"]] == [told["runs_by"]] == ["ONNX Runtime, the whole model"]
+    assert "? nodes" in command(*words) and "opatlas takes no part" in command(*words)
+
+
 def test_a_model_that_cannot_be_run_says_why(command, tmp_path):
     (tmp_path / "broken.onnx").write_bytes(b"nothing")
     (tmp_path / "model.onnx").write_bytes(adding())
     (tmp_path / "wrong.npz").write_bytes(b"nothing")
     for words, sentence in (
         (["none.onnx"], "There is no file none.onnx"),
-        ([tmp_path / "broken.onnx"], "no complete ONNX file"),
+        ([tmp_path / "broken.onnx"], "ONNX Runtime refuses it: .*parsing failed"),
         ([tmp_path / "model.onnx", "--inputs", tmp_path / "wrong.npz"], "has no arrays by name"),
     ):
         with pytest.raises(CallerError, match=sentence):

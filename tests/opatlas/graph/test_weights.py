@@ -12,12 +12,14 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, NoSuchFile
 
 import opatlas
 from opatlas import memory
 from opatlas.client import Client
 from opatlas.errors import InvalidModel, LoadError
 from opatlas.graph import weights
+from opatlas.graph.given_model import read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.profiling import node_times
 from opatlas.plan.regions import ModelPart, open_region
@@ -77,6 +79,8 @@ def test_a_model_without_a_folder_must_hold_its_weights(tmp_path: Path, offline:
     path = saved(tmp_path)
     (tmp_path / "weights.bin").write_bytes(contents())
     with pytest.raises(InvalidModel, match="'w' keeps its data in another file; send one file"):
+        ModelGraph(path.read_bytes())
+    with pytest.raises(Fail, match="External data path validation failed"):  # ONNX Runtime's
         opatlas.Session(path.read_bytes(), client=offline)
 
 
@@ -163,4 +167,50 @@ def test_random_inputs_that_memory_has_no_room_for_are_refused(
 
 def test_a_model_that_is_not_there_is_said_in_a_sentence(tmp_path: Path, offline: Client) -> None:
     with pytest.raises(InvalidModel, match=r"none\.onnx cannot be read: No such file"):
+        read_model(tmp_path / "none.onnx", None)
+    with pytest.raises(NoSuchFile):  # ONNX Runtime's
         opatlas.Session(tmp_path / "none.onnx", client=offline)
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("out", "a link leads out of the model's folder"),
+        ("linked/weights.bin", "a link leads out of the model's folder"),
+        ("../weights.bin", "does not lie in the model's folder"),
+        ("round", "cannot be read"),
+        ("device", "a link leads out"),
+        ("pipe", "it is no file"),
+    ],
+)
+def test_links_lead_nowhere_else(tmp_path: Path, location: str, why: str) -> None:
+    folder, beside = tmp_path / "folder", tmp_path / "beside"
+    folder.mkdir()
+    beside.mkdir()
+    (beside / "weights.bin").write_bytes(contents())
+    (folder / "out").symlink_to(beside / "weights.bin")
+    (folder / "linked").symlink_to(beside, target_is_directory=True)
+    (folder / "round").symlink_to("round")
+    (folder / "device").symlink_to("/dev/zero")
+    os.mkfifo(folder / "real")
+    (folder / "pipe").symlink_to("real")
+    with pytest.raises(InvalidModel, match=why):
+        read_model(saved(folder, location), None)
+
+
+@pytest.mark.parametrize("location", ["inside", "blob", "inner/blob"])
+def test_links_lead_into_the_folder_and_to_where_the_model_really_lies(tmp_path: Path, location: str) -> None:
+    folder, blobs = tmp_path / "snapshots/01", tmp_path / "blobs"
+    (folder / "inner").mkdir(parents=True)
+    blobs.mkdir()
+    saved(blobs, location).rename(blobs / "aa")
+    (folder / "model.onnx").symlink_to(blobs / "aa")
+    (blobs / "bb").write_bytes(contents())
+    (folder / "real").write_bytes(contents())
+    (folder / "inside").symlink_to("real")
+    for link in ("blob", "inner/blob"):
+        (folder / link).symlink_to(blobs / "bb")
+    [weight] = [
+        one for one in read_model(folder / "model.onnx", None).model.graph.initializer if one.name == "w"
+    ]
+    assert np.array_equal(numpy_helper.to_array(weight), W)

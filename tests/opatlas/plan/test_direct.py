@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 import opatlas
 from opatlas.client import Client
@@ -18,7 +19,7 @@ from opatlas.identity import Setting
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan import choosing
 from opatlas.plan.choosing import said_of
-from opatlas.plan.executor import Executor, ModelFailed
+from opatlas.plan.executor import Executor
 from tests.configuring import configured
 from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
@@ -92,21 +93,26 @@ def test_a_model_left_to_a_framework_runs_with_nothing_but_its_turn_between(
         source[...] = times * X
         session.run_with_iobinding(binding)
         assert_same(places, wanted(two_outputs(), FEED | {"x": times * X}))
-    with pytest.raises(AssertionError, match="was asked"):
+    assert "opatlas" not in session.refused
+    with pytest.raises(InvalidArgument, match="Unexpected input data type"):
         session.run(None, FEED | {"x": X.astype(np.float64)})
+    assert session.refused["opatlas"] == "the executor was asked"
     session.close()
 
 
 @pytest.mark.parametrize("framework", ["openvino", "pytorch"])
-def test_what_does_not_fit_is_refused_as_ever_and_a_buffer_is_not_written(make: Any, framework: str) -> None:
+def test_what_does_not_fit_is_onnx_runtimes_to_refuse_and_a_buffer_is_not_written(
+    make: Any, framework: str
+) -> None:
     session = make(framework)
     for outputs, feed, sentence in (
-        (None, FEED | {"x": X.astype(">f4")}, r"Input 'x' is >f4 \[3, 4\]; the model takes float32"),
-        (None, FEED | {"x": X[:1]}, r"Input 'x' is float32 \[1, 4\]; the model takes float32 \[3, 4\]"),
-        (None, {"x": X}, "The model takes the inputs b, x; x are given"),
-        (["q"], FEED, "The model has no output 'q'"),
+        (None, FEED | {"x": X.astype(np.float64)}, "Unexpected input data type"),
+        (None, FEED | {"x": X[:1]}, "Got invalid dimensions for input: x"),
+        (None, {"x": X}, r"Required inputs \(\['b'\]\) are missing"),
+        (["q"], FEED, "Invalid output name:q"),
+        ("y", FEED, "incompatible function arguments"),
     ):
-        with pytest.raises(CallerError, match=sentence):
+        with pytest.raises((InvalidArgument, ValueError, TypeError), match=sentence):
             session.run(outputs, feed)
     for element, shape in ((np.int32, [3, 4]), (np.float32, [12]), (np.float64, [3, 2])):
         binding, places = session.io_binding(), [np.full(12, 7, np.float32) for _ in "yz"]
@@ -114,7 +120,7 @@ def test_what_does_not_fit_is_refused_as_ever_and_a_buffer_is_not_written(make: 
             binding.bind_cpu_input(name, array)
         for name, place in zip("yz", places, strict=True):
             binding.bind_output(name, "cpu", 0, element, shape, place.ctypes.data)
-        with pytest.raises(CallerError, match=r"Output 'y' is float32 \[3, 4\]; its buffer is for"):
+        with pytest.raises(RuntimeError, match="output"):  # ONNX Runtime's
             session.run_with_iobinding(binding)
         assert all(set(place) == {7.0} for place in places)
     session.close()
@@ -213,9 +219,9 @@ def test_a_model_with_inputs_that_are_no_arrays_runs_straight_in_onnx_runtime(
         Client(offline=True, cache=tmp_path, setting=Setting(threads=1)) as client,
         opatlas.Session(sequence(), client=client, frameworks=[], example=feed) as session,
     ):
-        with pytest.raises(CallerError, match="'x' is float64"):
+        with pytest.raises(InvalidArgument, match="Unexpected input data type"):
             session.run(None, feed | {"x": X.astype(np.float64)})
-        with pytest.raises(ModelFailed):
+        with pytest.raises(InvalidArgument, match="Invalid sequence index"):
             session.run(None, feed | {"i": np.array(5)})
         monkeypatch.setattr(Executor, "run", never)
         assert_same(session.run(None, feed), [X - W])

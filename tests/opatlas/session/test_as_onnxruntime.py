@@ -11,6 +11,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 import opatlas
 from opatlas.client import Client
@@ -96,7 +97,7 @@ def test_a_binding_takes_memory_and_values(make: Any, element: Any) -> None:
     assert_same(binding.copy_outputs_to_cpu(), [np.maximum(W - X, 0), X - W])
     binding.clear_binding_outputs()
     assert binding.copy_outputs_to_cpu() == []
-    with pytest.raises(CallerError, match="Inputs are bound on the device 'cpu', not on 'cuda'"):
+    with pytest.raises(RuntimeError, match="data transfer"):  # as ONNX Runtime says it
         binding.bind_input("x", "cuda", 0, element, [3, 4], source.ctypes.data)
 
 
@@ -113,24 +114,6 @@ def test_threads_are_taken_from_the_options(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(CallerError, match="has 2 threads; 1 are asked for"):
             opatlas.Session(described(), options, client=client)
         assert opatlas.Session(described(), ort.SessionOptions(), client=client, frameworks=[]).threads == 2
-
-
-def test_what_cannot_be_followed_is_refused_plainly(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    profiling, writing = ort.SessionOptions(), ort.SessionOptions()
-    profiling.enable_profiling, writing.optimized_model_filepath = True, "there.onnx"
-    for options, sentence in ((profiling, "writes no profile"), (writing, "writes no optimised model")):
-        with pytest.raises(CallerError, match=sentence):
-            make(options)
-    with pytest.raises(CallerError, match="runs by CPUExecutionProvider, not by CUDAExecutionProvider"):
-        make(providers=["CUDAExecutionProvider"])
-    # Passed over where ONNX Runtime has no such provider, as ONNX Runtime does; not where it has.
-    both = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]
-    make(providers=both)
-    monkeypatch.setattr(
-        ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    )
-    with pytest.raises(CallerError, match="not by CUDAExecutionProvider, CPUExecutionProvider"):
-        make(providers=both)
 
 
 def test_a_model_left_to_onnx_runtime_runs_with_nothing_between(
@@ -153,26 +136,61 @@ def test_a_model_left_to_onnx_runtime_runs_with_nothing_between(
         session.run_with_iobinding(binding)
         assert_same([taken], expected[1:])
         assert_same(binding.copy_outputs_to_cpu(), expected[1:])
-        with pytest.raises(AssertionError, match="was asked"):
+        assert not session.refused
+        with pytest.raises(InvalidArgument):
             session.run(None, {"x": X.astype(np.float64)})
+        assert session.refused == {"opatlas": "the executor was asked"}
 
 
-@pytest.mark.parametrize(
-    ("outputs", "feed", "sentence"),
-    [
-        (None, {"x": X.astype(np.float64)}, r"Input 'x' is float64 \[3, 4\]; the model takes float32"),
-        (None, {"x": X.astype(">f4")}, r"Input 'x' is >f4 \[3, 4\]; the model takes float32"),
-        (None, {"x": X[:2]}, r"Input 'x' is float32 \[2, 4\]; the model takes float32 \[3, 4\]"),
-        (None, {}, "The model takes the inputs x; none are given"),
-        (None, {"y": X}, "The model takes the inputs x; y are given"),
-        (["q"], {"x": X}, "The model has no output 'q'"),
-    ],
-)
-def test_what_does_not_fit_it_is_still_refused_in_one_sentence(
-    make: Any, outputs: Any, feed: Any, sentence: str
+TAKEN = {
+    "a list": (None, {"x": X.tolist()}),
+    "columns first": (None, {"x": np.asfortranarray(X)}),
+    "strides": (None, {"x": np.repeat(X, 2, axis=1)[:, ::2]}),
+    "backwards": (None, {"x": X[::-1]}),
+    "spread": (None, {"x": np.broadcast_to(np.float32(2), (3, 4))}),
+    "another byte order": (None, {"x": X.astype(">f4")}),  # ONNX Runtime reads it as its own
+    "an overridden constant": (None, {"x": X, "w": -W}),
+    "no names": ([], {"x": X}),
+    "a name twice": (["z", "y", "z"], {"x": X}),
+    "a tuple of names": (("z",), {"x": X}),
+    "a set of names": ({"z"}, {"x": X}),
+}
+REFUSED = {
+    "float64": (None, {"x": X.astype(np.float64)}),
+    "float16": (None, {"x": X.astype(np.float16)}),
+    "another size": (None, {"x": X[:2]}),
+    "no rows": (None, {"x": X[:0]}),
+    "no inputs": (None, {}),
+    "another input": (None, {"y": X}),
+    "an input more": (None, {"x": X, "q": X}),
+    "None": (None, {"x": None}),
+    "a tuple": (None, {"x": tuple(map(tuple, X.tolist()))}),
+    "no mapping": (None, [("x", X)]),
+    "another output": (["q"], {"x": X}),
+    "a value within": (["a"], {"x": X}),
+    "a text": ("z", {"x": X}),
+    "a generator": (iter(["z"]), {"x": X}),
+}
+
+
+@pytest.mark.parametrize("how", TAKEN)
+def test_a_run_takes_what_onnx_runtime_takes(make: Any, theirs: ort.InferenceSession, how: str) -> None:
+    outputs, feed = TAKEN[how]
+    found, expected = make().run(outputs, feed), theirs.run(outputs, feed)
+    assert len(found) == len(expected)
+    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_what_it_refuses_is_refused_as_onnx_runtime_refuses_it(
+    make: Any, theirs: ort.InferenceSession, how: str
 ) -> None:
-    with pytest.raises(CallerError, match=sentence):
+    outputs, feed = REFUSED[how]
+    with pytest.raises(Exception) as expected:
+        theirs.run(outputs, feed)
+    with pytest.raises(expected.type) as found:
         make().run(outputs, feed)
+    assert str(found.value)[:30] == str(expected.value)[:30]  # behind it are addresses
 
 
 def test_a_buffer_that_does_not_fit_is_refused_and_not_written(make: Any) -> None:
@@ -181,7 +199,7 @@ def test_a_buffer_that_does_not_fit_is_refused_and_not_written(make: Any) -> Non
         binding, taken = session.io_binding(), np.full(12, 7, np.float32)
         binding.bind_cpu_input("x", X)
         binding.bind_output("y", "cpu", 0, element, shape, taken.ctypes.data)
-        with pytest.raises(CallerError, match=r"Output 'y' is float32 \[3, 4\]; its buffer is for"):
+        with pytest.raises(RuntimeError, match="output"):  # ONNX Runtime's
             session.run_with_iobinding(binding)
         assert set(taken) == {7.0}
 

@@ -13,6 +13,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 import opatlas
 import opatlas.session.session  # before anything of it is replaced
@@ -211,7 +212,7 @@ def test_without_a_service_it_is_onnx_runtime(tmp_path: Path) -> None:
         ]
         assert [one.name for one in session.get_outputs()] == [one.name for one in theirs.get_outputs()]
         assert_same(session.run(None, FEED), theirs.run(None, FEED))
-        with pytest.raises(CallerError, match="no output 'q'; it has z"):
+        with pytest.raises(InvalidArgument, match="Invalid output name:q"):
             session.run(["q"], FEED)
         binding, taken = session.io_binding(), np.empty(SIZE, np.float32)
         for name, array in FEED.items():
@@ -221,7 +222,7 @@ def test_without_a_service_it_is_onnx_runtime(tmp_path: Path) -> None:
         assert np.shares_memory(binding.copy_outputs_to_cpu()[0], taken)
         assert_same([taken], theirs.run(None, FEED))
         binding.bind_output("z", "cpu", 0, np.float64, [SIZE], np.empty(SIZE).ctypes.data)
-        with pytest.raises(CallerError, match="its buffer is for float64"):
+        with pytest.raises(RuntimeError, match="Unexpected output data type"):  # ONNX Runtime's
             session.run_with_iobinding(binding)
 
 
