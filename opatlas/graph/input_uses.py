@@ -20,24 +20,34 @@ from opatlas.graph.types import TensorType
 from opatlas.graph.walk import CONTROL
 
 KEEPS = frozenset(
-    "Identity Reshape Unsqueeze Squeeze Flatten Transpose Expand Tile Slice Split Gather GatherElements GatherND "
-    "DepthToSpace SpaceToDepth Compress Dropout ReverseSequence".split()
-)
+    {
+        "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Expand", "Tile", "Slice",
+        "Split", "Gather", "GatherElements", "GatherND", "DepthToSpace", "SpaceToDepth", "Compress",
+        "Dropout", "ReverseSequence",
+    }
+)  # fmt: skip
 """Operators whose first input's values come out as they are."""
-_SHAPES: Mapping[str, tuple[int, ...]] = {
-    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "ConstantOfShape": (0,), "Pad": (1, 3),
+SHAPING: Mapping[str, tuple[int, ...]] = {
+    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "ConstantOfShape": (0,),
+    "Pad": (1, 3),
     "Resize": (1, 2, 3), "Upsample": (1,), "TopK": (1,), "OneHot": (1,), "Unsqueeze": (1,), "Squeeze": (1,),
-    "Split": (1,), "Range": (0, 1, 2), "CumSum": (1,), "CenterCropPad": (1,), "AffineGrid": (1,), "Col2Im": (1, 2),
+    "Split": (1,), "Range": (0, 1, 2), "CumSum": (1,), "CenterCropPad": (1,), "AffineGrid": (1,),
+    "Col2Im": (1, 2),
     "MaxUnpool": (2,), "NonMaxSuppression": (2,), "DFT": (1, 2), "STFT": (1, 3), "HannWindow": (0,),
-    "HammingWindow": (0,), "BlackmanWindow": (0,), "MelWeightMatrix": (0, 1, 2, 3, 4), "SplitToSequence": (1,),
+    "HammingWindow": (0,), "BlackmanWindow": (0,), "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "SplitToSequence": (1,),
     "SequenceAt": (1,), "SequenceInsert": (2,), "SequenceErase": (1,), "Loop": (0, 1), "Compress": (1,),
     "Attention": (4, 5, 6), "Trilu": (1,),
 }  # fmt: skip
 """Inputs that say how large something is, where it begins, or how often it happens."""
+_LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 _INDEXED: Mapping[str, tuple[int, int]] = {
     "Gather": (1, 0), "GatherElements": (1, 0), "ScatterElements": (1, 0), "Scatter": (1, 0),
 }  # fmt: skip
 """Which input indexes which, along the attribute ``axis``."""
+MODERATE = 2**24
+"""Whole numbers of 32 bits or more are held to be at most so large, up or down, where nothing else is known:
+beyond every vocabulary, float32 still holds each, and a product with a small constant fits 32 bits."""
 _WHOLE = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
 _WIDE = frozenset({6, 7, 12, 13})
 """ONNX's numbers of whole-number types: all but those of 4 bits, and those of 32 bits or more."""
@@ -116,9 +126,8 @@ def _indexed_sizes(graph: ModelGraph, node: GraphNode, slot: int) -> Iterator[in
         yield int(depth.reshape(-1)[0])
     elif op == "EmbedLayerNormalization" and slot < 2 and (kind := _type(graph, node, slot + 2)) is not None:
         yield kind.shape[0]
-    elif op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") and slot == 1:
-        if (kind := _type(graph, node, 0)) is not None and len(kind.shape) > 1:
-            yield kind.shape[1]
+    elif op in _LOSSES and slot == 1 and (kind := _type(graph, node, 0)) is not None:
+        yield kind.shape[1]
 
 
 def _kept(graph: ModelGraph, node: GraphNode, held: Mapping[int, _Value]) -> _Value | None:
@@ -164,13 +173,13 @@ def _that_shape(graph: ModelGraph) -> frozenset[int]:
     for node in reversed(graph.nodes):
         if node.proto.op_type in ("Shape", "Size"):
             continue
-        if node.proto.op_type in CONTROL and node.proto.op_type != "If":
-            found |= node.reads
-        elif node.makes & found:
+        if (node.proto.op_type in CONTROL and node.proto.op_type != "If") or node.makes & found:
             found |= node.reads
         elif node.proto.domain not in ("", "ai.onnx"):  # nobody says what its whole numbers are
             found |= {one for one in node.reads if _is_whole(graph, one)}
-        found |= {node.inputs[slot] for slot in _SHAPES.get(node.proto.op_type, ()) if slot < len(node.inputs)}
+        found |= {
+            node.inputs[slot] for slot in SHAPING.get(node.proto.op_type, ()) if slot < len(node.inputs)
+        }
     return frozenset(found)
 
 

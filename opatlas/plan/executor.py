@@ -194,7 +194,9 @@ class Executor:
         return self._guard is not None and self._guard.needs_default(inputs)
 
     def _is_guarded(self, arrays: Sequence[Any]) -> bool:
-        return self._guard is not None and self.hands_over(dict(zip(self.graph.input_names, arrays, strict=True)))
+        return self._guard is not None and self.hands_over(
+            dict(zip(self.graph.input_names, arrays, strict=True))
+        )
 
     def _guarded_model(self) -> Region:
         if self._for_guarded is None:

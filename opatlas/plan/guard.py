@@ -38,7 +38,7 @@ class InputGuard:
         self._looks = [(name, look) for name, look in looks if look is not None]
 
     def needs_default(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether this run is ONNX Runtime's. Inputs are arrays of the model's types; others are passed over."""
+        """Whether this run is ONNX Runtime's. Inputs that are no arrays are passed over."""
         for name, look in self._looks:
             array = inputs.get(name)
             if isinstance(array, np.ndarray) and look(array):

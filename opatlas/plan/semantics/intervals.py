@@ -32,6 +32,9 @@ class Interval:
         """Of a constant; of whole numbers exactly."""
         if array.dtype.kind in "biu":
             return cls(int(array.min()), int(array.max())) if array.size else cls(0, 0)
+        low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+        if math.isfinite(low) and math.isfinite(high):
+            return cls(low, high)
         wide = array.astype(np.float64)
         finite = wide[np.isfinite(wide)]
         met = {NAN: np.isnan(wide), PLUS: wide == np.inf, MINUS: wide == -np.inf}
@@ -84,7 +87,9 @@ def _times(a: float, b: float) -> float:
 def squared(one: Interval) -> Interval:
     made = multiplied(one, one)
     low = 0.0 if one.has_zero else min(made.low, made.high)
-    return Interval(max(low, 0.0), made.high, frozenset({PLUS if name == MINUS else name for name in one.special}))
+    return Interval(
+        max(low, 0.0), made.high, frozenset({PLUS if name == MINUS else name for name in one.special})
+    )
 
 
 def divided(one: Interval, other: Interval) -> Interval:
@@ -126,9 +131,14 @@ def monotone(function: Callable[[float], float], low: float, high: float) -> Cal
     """Of a function that grows from ``low`` to ``high``, with which infinities are finite."""
 
     def image(one: Interval) -> Interval:
-        ends = [function(end) if math.isfinite(end) else bound for end, bound in ((one.low, low), (one.high, high))]
+        ends = [
+            function(end) if math.isfinite(end) else bound
+            for end, bound in ((one.low, low), (one.high, high))
+        ]
         special = one.special & {NAN}
-        return Interval(low if MINUS in one.special else ends[0], high if PLUS in one.special else ends[1], special)
+        return Interval(
+            low if MINUS in one.special else ends[0], high if PLUS in one.special else ends[1], special
+        )
 
     return image
 

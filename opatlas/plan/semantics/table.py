@@ -70,14 +70,17 @@ class Table:
     def to_json(self) -> dict[str, Any]:
         return {
             "versions": dict(self.versions),
-            "tried": {name: {op: list(types) for op, types in ops.items()} for name, ops in self.tried.items()},
+            "tried": {
+                name: {op: list(types) for op, types in ops.items()} for name, ops in self.tried.items()
+            },
             "differences": [one.to_json() for one in self.differences],
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Table:
         differences = [
-            Difference(*line[:6], attributes=line[6] if len(line) > 6 else {}) for line in document["differences"]
+            Difference(*line[:6], attributes=line[6] if len(line) > 6 else {})
+            for line in document["differences"]
         ]
         return cls(document["versions"], document["tried"], differences)
 

@@ -3,15 +3,14 @@ the model can meet what it is known to compute otherwise than ONNX Runtime. PURE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-
-from opatlas.graph.input_uses import input_uses
 from opatlas.graph.normal import GraphNode, ModelGraph
-from opatlas.identity.dtypes import NAMES
-from opatlas.plan.semantics.ranges import met_by_nodes
+from opatlas.graph.walk import CONTROL
+from opatlas.plan.plan import FRAMEWORKS
+from opatlas.plan.semantics.intervals import NAN
+from opatlas.plan.semantics.ranges import Bounded, element_in, of_body, of_model
 from opatlas.plan.semantics.table import Difference, Table, element_of, known_table
 
-Met = Callable[[int], Collection[str]]
+OTHERS = FRAMEWORKS[1:]
 
 
 class Admission:
@@ -19,47 +18,44 @@ class Admission:
 
     def __init__(self, graph: ModelGraph, table: Table | None = None) -> None:
         self._graph, self._table = graph, table or known_table()
-        self._met = met_by_nodes(graph, input_uses(graph))
+        self._bounded = of_model(graph)
 
-    def why_not(self, framework: str, nodes: Collection[int] | None = None) -> str:
-        """Why the framework is not given these nodes (all), as a sentence without its end; empty where nothing is
-        known against it."""
-        for number, node in enumerate(self._graph.nodes):
-            if nodes is not None and number not in nodes:
-                continue
-            if found := self._against(framework, self._graph, node, self._met[number]):
-                return found
+    def why_not(self, framework: str) -> str:
+        """Why the framework does not run the model, or part of it, as a sentence without its end; empty where
+        nothing is known against it."""
+        return self._why_not(framework, self._graph, self._bounded)
+
+    def _why_not(self, framework: str, graph: ModelGraph, known: Bounded) -> str:
+        for node, met in zip(graph.nodes, known.met, strict=True):
+            if node.proto.op_type in CONTROL:
+                if not node.bodies:
+                    return f"nobody can say what the body of {node.proto.op_type} meets"
+            elif rows := [row for row in self._rows(framework, graph, node) if row.aspect in met]:
+                return _said(rows[0], node.proto.op_type)
             for body in node.bodies:
-                if found := self._against_body(framework, body.graph):
+                if found := self._why_not(framework, body.graph, of_body(node, body, known)):
                     return found
         return ""
 
-    def _against_body(self, framework: str, graph: ModelGraph) -> str:
-        met = met_by_nodes(graph, None)
-        for number, node in enumerate(graph.nodes):
-            if found := self._against(framework, graph, node, met[number]):
-                return found
-            for body in node.bodies:
-                if found := self._against_body(framework, body.graph):
-                    return found
-        return ""
+    def may_drop_nan(self, number: int) -> bool:
+        """Whether a node can meet NaN, and is of those in which NaN gets lost: who wrote a kernel for it may
+        not have thought of it, and nobody checks kernels over NaN."""
+        node = self._graph.nodes[number]
+        return NAN in self._bounded.met[number] and any(
+            one.aspect == NAN for framework in OTHERS for one in self._rows(framework, self._graph, node)
+        )
 
-    def _against(self, framework: str, graph: ModelGraph, node: GraphNode, met: Collection[str]) -> str:
+    def _rows(self, framework: str, graph: ModelGraph, node: GraphNode) -> list[Difference]:
         proto = node.proto
-        inputs = [_name(graph, one) for one in node.inputs]
-        element = element_of(proto.op_type, inputs, _name(graph, node.outputs[0]) if node.outputs else "")
-        for one in self._table.of(framework, proto.op_type, element):
-            if one.aspect in met and one.holds_for(proto):
-                return _said(one, proto.op_type, element)
-        return ""
+        inputs = [element_in(graph, one) for one in node.inputs]
+        element = element_of(
+            proto.op_type, inputs, element_in(graph, node.outputs[0]) if node.outputs else ""
+        )
+        known = proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
+        return [one for one in self._table.of(framework, known, element) if one.holds_for(proto)]
 
 
-def _said(difference: Difference, op_type: str, element: str) -> str:
-    kinds = element.replace(">", " to ")
+def _said(difference: Difference, op_type: str) -> str:
+    kinds = difference.element.replace(">", " to ")
     shown = f" ({difference.shown})" if difference.shown else ""
     return f"it is known to differ from ONNX Runtime in {op_type} of {kinds}, which {difference.why}{shown}"
-
-
-def _name(graph: ModelGraph, number: int) -> str:
-    proto = graph.proto_of(graph.names[number]) if number >= 0 else None
-    return NAMES.get(proto.tensor_type.elem_type, "") if proto is not None else ""
