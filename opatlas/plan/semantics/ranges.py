@@ -72,7 +72,8 @@ def of_body(node: GraphNode, body: GraphBody, outer: Bounded) -> Bounded:
     """Of a branch or loop. What a loop carries is finite as long as no round makes it otherwise."""
     graph = body.graph
     captured = {inner: outer.values.get(number, ANY) for inner, number in body.captured}
-    for special in (of.NOTHING, of.SPECIAL):
+    given = of.mixed(outer.values.get(one, ANY) for one in node.inputs if one >= 0)
+    for special in (given.special, of.SPECIAL):
         formal = {one: unknown(element_in(graph, one), [Interval(special=special)]) for one in body.formal}
         if node.proto.op_type == "Loop" and body.formal:
             formal[body.formal[0]] = Interval(0, MODERATE)  # rounds so far

@@ -20,6 +20,8 @@ from onnx import helper
 PATH = Path(__file__).with_name("semantics.json")
 EVERY = "*"
 """Stands for operators that are in no row: what most of those that are have in common."""
+_CALLS = {"torch.compile": "pytorch"}
+"""A compiler that is given another framework's calls."""
 _TYPED_BY: Mapping[str, int] = {"Where": 1, "OneHot": 2}
 """The input whose type an operator's row is for, where it is not the first."""
 
@@ -56,9 +58,13 @@ class Table:
     differences: Sequence[Difference]
 
     def of(self, framework: str, op_type: str, element: str) -> Sequence[Difference]:
-        """What is known of an operator; of one that was never tried, what most have in common."""
-        known = op_type if element in self.tried.get(framework, {}).get(op_type, ()) else EVERY
-        return self._rows.get((framework, known, element), ())
+        """What is known of an operator; of one that was never tried, what is known of it in the framework
+        whose calls it makes, or what most have in common."""
+        if element in self.tried.get(framework, {}).get(op_type, ()):
+            return self._rows.get((framework, op_type, element), ())
+        if framework in _CALLS:
+            return self.of(_CALLS[framework], op_type, element)
+        return self._rows.get((framework, EVERY, element), ())
 
     @cached_property
     def _rows(self) -> Mapping[tuple[str, str, str], Sequence[Difference]]:

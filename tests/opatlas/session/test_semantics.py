@@ -11,8 +11,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import opatlas
-from opatlas.errors import OpatlasError
 from opatlas.client import Client
+from opatlas.errors import OpatlasError
 from opatlas.identity import Setting
 from opatlas.plan import choosing
 from tests.configuring import configured
@@ -177,30 +177,47 @@ def rounded(found: list[np.ndarray]) -> list[np.ndarray]:
     return [one.astype(np.float64) if one.dtype.kind == "f" else one for one in found]
 
 
+BY_DAY = (
+    "Clip of NaN", "a logarithm's NaN", "a constant's infinity", "uint8 that wraps", "a hash of ids",
+    "a time in milliseconds", "a float cast beyond 32 bits", "pooling's last window",
+)  # fmt: skip
+"""Those of OpenVINO that are tried each day: a session takes a second."""
+
+
+@pytest.mark.parametrize("case", BY_DAY)
+def test_a_session_gives_onnx_runtimes_values(make: Make, case: str) -> None:
+    assert_as_onnx_runtime(make, case, "openvino")
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("framework", ["openvino", "pytorch", "xla"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_session_gives_onnx_runtimes_values(make: Make, case: str, framework: str) -> None:
+def test_each_session_gives_onnx_runtimes_values(make: Make, case: str, framework: str) -> None:
+    assert_as_onnx_runtime(make, case, framework)
+
+
+def assert_as_onnx_runtime(make: Make, case: str, framework: str) -> None:
     nodes, feed, constants = CASES[case]
     data = graph_of(nodes, feed, constants)
     with make(data, framework) as session:
-        for found, expected in zip(session.run(None, feed), wanted(data, feed), strict=True):
-            assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-            np.testing.assert_allclose(*rounded([found, expected]), rtol=1e-5, atol=1e-6)
+        [expected] = wanted(data, feed)
+        [found] = session.run(None, feed)
         binding = session.io_binding()
         for name, array in feed.items():
             binding.bind_cpu_input(name, array)
         binding.bind_output(session.get_outputs()[0].name)
         session.run_with_iobinding(binding)
-        np.testing.assert_allclose(*rounded([binding.copy_outputs_to_cpu()[0], expected]), rtol=1e-5, atol=1e-6)
+        for one in (found, binding.copy_outputs_to_cpu()[0]):
+            assert (one.dtype, one.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_allclose(*rounded([one, expected]), rtol=1e-5, atol=1e-6)
 
 
 def test_a_framework_that_is_left_out_says_why(make: Make) -> None:
     nodes, feed, constants = CASES["a hash of ids"]
     with make(graph_of(nodes, feed, constants)) as session:
-        assert session.refused == {
-            "OpenVINO": "it is known to differ from ONNX Runtime in Mul of int64, which is computed in 32 bits "
-            "(5630599045840901 is 5)"
-        }
+        assert session.refused["OpenVINO"].startswith(
+            "it is known to differ from ONNX Runtime in Mul of int64, which is computed in 32 bits ("
+        )
 
 
 def test_one_run_over_nan_is_onnx_runtimes_and_the_next_the_frameworks_again(make: Make) -> None:
@@ -214,7 +231,9 @@ def test_one_run_over_nan_is_onnx_runtimes_and_the_next_the_frameworks_again(mak
 
 def test_an_index_beyond_its_axis_is_refused_as_onnx_runtime_refuses_it(make: Make) -> None:
     ids = whole("int64", 0, 99, -100)
-    data = graph_of([node("Gather", ["t", "ids"], ["y"])], {"ids": ids}, {"t": np.arange(100, dtype=np.float32)})
+    data = graph_of(
+        [node("Gather", ["t", "ids"], ["y"])], {"ids": ids}, {"t": np.arange(100, dtype=np.float32)}
+    )
     with make(data) as session:
         assert [step.by.said for step in session.plan.steps] == ["openvino"], session.refused
         assert_same(session.run(None, {"ids": ids}), wanted(data, {"ids": ids}))

@@ -1,5 +1,5 @@
-"""Makes the table of frameworks' semantics: ``python -m tests.opatlas.plan.semantics.made`` runs every probe in
-every framework, and writes ``opatlas/plan/semantics/semantics.json`` and ``docs/semantics.md``."""
+"""Makes the table of frameworks' semantics: ``python -m tests.opatlas.plan.semantics.made`` runs every probe
+in every framework, and writes ``opatlas/plan/semantics/semantics.json`` and ``docs/semantics.md``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from opatlas.client.machine import installed_versions
 from opatlas.errors import OpatlasError
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.closeness import is_close
-from opatlas.plan.regions import DEFAULT, LABELS, ModelPart, open_region
+from opatlas.plan.regions import DEFAULT, ModelPart, open_region
 from opatlas.plan.semantics.intervals import MINUS, NAN, PLUS, SPECIAL
 from opatlas.plan.semantics.ranges import ALWAYS, LARGE, NEGATIVE, WIDE, WRAPS
 from opatlas.plan.semantics.table import EVERY, PATH, Difference, Table
@@ -33,6 +32,7 @@ TRIED = ("openvino", "pytorch", "xla", "torch.compile")
 LIBRARIES = ("onnxruntime", "openvino", "torch", "jax", "onnx")
 BATCH = 24
 """Probes that torch.compile takes at once: it compiles for seconds, whatever the size."""
+MULTIPLYING = ("Mul", "Pow", "ReduceProd", "ReduceSumSquare", "ReduceL2")
 PAGE = Path(__file__).parents[4] / "docs" / "semantics.md"
 
 
@@ -122,7 +122,15 @@ def compared(framework: str, probe: Probe, found: Answers, wanted: Answers) -> I
         if mine is not None and theirs is not None and not all(map(is_close, mine, theirs)):
             one, other = next(pair for pair in zip(mine, theirs, strict=True) if not is_close(*pair))
             why, shown = why_different(aspect, one, other), shown_as(one, other)
-            yield Difference(framework, probe.op_type, probe.element, aspect, why, shown, probe.about)
+            told = aspect_of(aspect, probe.op_type, probe.element)
+            yield Difference(framework, probe.op_type, probe.element, told, why, shown, probe.about)
+
+
+def aspect_of(aspect: str, op_type: str, element: str) -> str:
+    """Of large numbers products are beyond 32 bits, or wrap."""
+    if aspect == LARGE and op_type in MULTIPLYING:
+        return WIDE if element.endswith("64") else WRAPS
+    return aspect
 
 
 def why_different(aspect: str, found: np.ndarray, wanted: np.ndarray) -> str:
@@ -137,23 +145,32 @@ def why_different(aspect: str, found: np.ndarray, wanted: np.ndarray) -> str:
             return "drops NaN" if aspect == NAN else "gives no NaN where ONNX Runtime does"
         if (mine & ~theirs).any():
             return "gives NaN where ONNX Runtime does not"
-    plain = {
-        ALWAYS: "gives other values", NAN: "gives other values for NaN", PLUS: "gives other values for infinity",
-        MINUS: "gives other values for negative infinity", WIDE: "gives other values beyond 32 bits",
-        LARGE: "gives other values beyond what float32 holds",
-        NEGATIVE: "gives other values for negative numbers", WRAPS: "gives other values beyond the type's range",
-    }[aspect]  # fmt: skip
     if aspect == WIDE and wanted.dtype.kind in "iu" and _is_wrapped(found, wanted):
         return "is computed in 32 bits"
     if aspect == WRAPS and wanted.dtype.kind in "iu" and _is_saturated(found, wanted):
         return "saturates where ONNX Runtime wraps"
-    return plain
+    return "gives other values" + _WHERE[aspect]
+
+
+_WHERE = {
+    ALWAYS: "",
+    NAN: " for NaN",
+    PLUS: " for infinity",
+    MINUS: " for negative infinity",
+    LARGE: " beyond what float32 holds",
+    WIDE: " beyond 32 bits",
+    NEGATIVE: " for negative numbers",
+    WRAPS: " beyond the type's range",
+}
 
 
 def _is_wrapped(found: np.ndarray, wanted: np.ndarray) -> bool:
-    limits = np.iinfo(np.int32)
-    low = found.astype(np.int64)
-    return bool(((low >= limits.min) & (low <= np.iinfo(np.uint32).max)).all())
+    return _fits_32_bits(found) and not _fits_32_bits(wanted)
+
+
+def _fits_32_bits(array: np.ndarray) -> bool:
+    low, high = np.iinfo(np.int32).min, np.iinfo(np.uint32).max
+    return bool(((array.astype(np.float64) >= low) & (array.astype(np.float64) <= high)).all())
 
 
 def _is_saturated(found: np.ndarray, wanted: np.ndarray) -> bool:
@@ -226,7 +243,7 @@ def _common(
     known: Sequence[tuple[Probe, Answers]],
     tried: Mapping[str, Mapping[str, object]],
 ) -> Iterator[Difference]:
-    """What most of a framework's operators of a type have in common is taken of those that were never tried."""
+    """What most of a framework's operators of a type have in common, for those that were never tried."""
     ran = Counter(
         (framework, one.element, aspect)
         for framework, ops in tried.items()
@@ -267,7 +284,9 @@ def written(table: Table) -> str:
         + "\n  }"
         for name, ops in document["tried"].items()
     )
-    return f'{{\n "versions": {json.dumps(document["versions"])},\n "tried": {{\n{tried}\n }},\n "differences": [\n{rows}\n ]\n}}\n'
+    versions = json.dumps(document["versions"])
+    head = f'{{\n "versions": {versions},\n "tried": {{\n{tried}\n }},\n'
+    return f'{head} "differences": [\n{rows}\n ]\n}}\n'
 
 
 def main() -> None:

@@ -11,31 +11,33 @@ from tests.opatlas.plan.semantics.made import TRIED
 
 _HEAD = """# Frameworks' semantics
 
-Where operators of other frameworks give other values than ONNX Runtime's. Each operator is run in each framework
-over values at its edges, as a session would run it there: NaN, infinities, negative numbers, whole numbers that
-float32 does not hold or that need more than 32 bits, results beyond the type.
-`python -m tests.opatlas.plan.semantics.made` makes this page and `opatlas/plan/semantics/semantics.json`, which
-sessions read. A test recomputes a sample of it each day, and all of it each night.
+Where operators of other frameworks give other values than ONNX Runtime's. Each operator is run in each
+framework over values at its edges, as a session would run it there: NaN, infinities, negative numbers, whole
+numbers that float32 does not hold or that need more than 32 bits, results beyond the type.
+`python -m tests.opatlas.plan.semantics.made` makes this page and `opatlas/plan/semantics/semantics.json`,
+which sessions read. A test recomputes a sample of it each day, and all of it each night.
 
 ## How it is used
 - A framework runs a model only if no node of it can meet what it computes otherwise. What a node can meet is
-  bounded from the model's inputs on: a square root of a sum of squares meets no NaN, an index into 30,000 rows
-  fits 32 bits, a product of two 64-bit numbers may not.
-- A session that left ONNX Runtime looks at each run's inputs first. NaN, infinities, floats beyond 10¹⁵, whole
-  numbers beyond 2²⁴ (where their type has 32 bits or more), indices beyond their axis and divisors of 0 make that
-  run ONNX Runtime's own. The look takes 2 µs for 1,000 floats and 17 µs for an image of 600 kB.
-- Beside the table, whoever runs a model has to agree with ONNX Runtime over several examples: the one that it is
-  timed with; wide values with masks of both kinds and whole numbers over their range; and those at the types'
+  bounded from the model's inputs on. A square root of a sum of squares meets no NaN; an index into 30,000
+  rows fits 32 bits; a product of two 64-bit numbers may not.
+- A session that left ONNX Runtime looks at each run's inputs first. Some make that run ONNX Runtime's own:
+  NaN and infinities, floats beyond 10¹⁵, whole numbers beyond 2²⁴ in types of 32 bits or more, indices beyond
+  their axis, divisors of 0. The look takes 2 µs for 1,000 floats and 17 µs for an image of 600 kB.
+- Whoever runs a model has to agree with ONNX Runtime over several examples as well: the one that it is timed
+  with; wide values, with masks of both kinds and whole numbers over their range; and those at the types'
   ends. Indices stay within their axis, and what decides sizes stays as it is.
-- An operator that is in no row is taken to do what most of that framework's operators of the type do (`*`).
+- A kernel of the catalogue takes no node in which NaN can arise and may get lost.
+- An operator that is in no row is taken to do what most of that framework's operators of the type do (`*`),
+  in `torch.compile` what it does in PyTorch eager.
 - `session.refused` says which framework was left out, and why.
 
 The table was made with {versions}.
 
 ## What differs
-A row's *when*: `always`; `nan`, `+inf`, `-inf`: where the operator reads or makes such; `negative`: where it reads
-negative whole numbers; `large`: whole numbers beyond 2²⁴; `wide`: beyond 32 bits; `wraps`: results beyond the type.
-*Shown* is one element: what ONNX Runtime gives, and what the framework gives.
+*When* says what has to be met: `always` nothing particular; `nan`, `+inf` and `-inf` such a number, read or
+made; `negative` negative whole numbers; `large` whole numbers beyond 2²⁴; `wide` those beyond 32 bits;
+`wraps` results beyond the type. *Shown* is one element: what ONNX Runtime gives, then the framework.
 """
 
 

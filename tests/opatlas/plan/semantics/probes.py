@@ -169,11 +169,13 @@ def image(element: str, size: int = 6) -> list[tuple[str, Arrays]]:
 # ---- probes by family ----------------------------------------------------------------------------------
 
 _UNARY = (
-    "Abs Neg Sign Floor Ceil Round Exp Sigmoid Tanh Erf Sin Cos Tan Atan Sinh Cosh Asinh Relu LeakyRelu Elu Selu Celu "
-    "HardSigmoid HardSwish ThresholdedRelu Softplus Softsign Gelu Mish Shrink Identity IsNaN IsInf"
-).split()
+    "Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Exp", "Sigmoid", "Tanh", "Erf", "Sin", "Cos", "Tan",
+    "Atan", "Sinh", "Cosh", "Asinh", "Relu", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish",
+    "ThresholdedRelu", "Softplus", "Softsign", "Gelu", "Mish", "Shrink", "Identity", "IsNaN", "IsInf",
+)  # fmt: skip
 _LIMITED: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
-    "Log": (_POSITIVE, (-1.0, 0.0)), "Sqrt": (_POSITIVE, (-1.0, -7.0)), "Reciprocal": (_POSITIVE, (0.0, -0.5)),
+    "Log": (_POSITIVE, (-1.0, 0.0)), "Sqrt": (_POSITIVE, (-1.0, -7.0)),
+    "Reciprocal": (_POSITIVE, (0.0, -0.5)),
     "Acos": (_BELOW_ONE, (2.0,)), "Asin": (_BELOW_ONE, (2.0,)), "Atanh": (_BELOW_ONE, (2.0, 1.0)),
     "Acosh": ((1.0, 1.5, 3.3, 41.7), (0.5, -1.0)),
 }  # fmt: skip
@@ -331,7 +333,8 @@ def moving() -> Iterator[Probe]:
             )  # fmt: skip
             yield probe(
                 "ScatterND", [(a, {"x": x, "u": x[2:5].copy()}) for a, x in some],
-                constants={"i": indices.reshape(-1, 1)}, order=["x", "i", "u"], about={"reduction": reduction},
+                constants={"i": indices.reshape(-1, 1)}, order=["x", "i", "u"],
+                about={"reduction": reduction},
             )  # fmt: skip
     for element in ("int32", "int64"):
         ids = np.array([-1, 2, 0, 7, 3, -6], element)
@@ -360,6 +363,8 @@ def reducing() -> Iterator[Probe]:
         for op_type in ("ArgMax", "ArgMin"):
             yield probe(op_type, named(some, (6, 11)), axis=1)
             yield probe(op_type, named(some, (6, 11)), axis=1, about={"select_last_index": 1})
+        alike = [(ALWAYS, tiled([1, 3, 2, 3, 1, 2], element, 66))]  # of equals the first ones
+        yield probe("TopK", named(alike, (6, 11)), constants={"k": np.array([4])}, outputs=2)
         yield probe("TopK", named(some, (6, 11)), constants={"k": np.array([4])}, outputs=2)
         yield probe(
             "TopK", named(some, (6, 11)), constants={"k": np.array([4])}, outputs=2, about={"largest": 0}
@@ -446,7 +451,8 @@ def resizing() -> Iterator[Probe]:
             )  # fmt: skip
     for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
         yield probe(
-            "Resize", image("float32"), constants={"s": np.array([1, 1, 1.5, 0.5], np.float32)}, order=["x", "-", "s"],
+            "Resize", image("float32"), constants={"s": np.array([1, 1, 1.5, 0.5], np.float32)},
+            order=["x", "-", "s"],
             mode="nearest", about={"nearest_mode": rounding},
         )  # fmt: skip
     for mode in ("linear", "cubic"):
@@ -465,8 +471,9 @@ def resizing() -> Iterator[Probe]:
 def quantising() -> Iterator[Probe]:
     for element in ("uint8", "int8"):
         zero, scale = np.array(3, element), np.array(0.5, np.float32)
-        yield probe("QuantizeLinear", named([*floats("float32"), (ALWAYS, tiled([0.25, 0.75, 1.25, -0.25, 500, -500], "float32"))]),
-                    constants={"s": scale, "z": zero})  # fmt: skip
+        halves = (ALWAYS, tiled([0.25, 0.75, 1.25, -0.25, 500, -500], "float32"))
+        given = named([*floats("float32"), halves])
+        yield probe("QuantizeLinear", given, constants={"s": scale, "z": zero})
         yield probe("DequantizeLinear", named(whole(element, wraps=False)), constants={"s": scale, "z": zero})
         ends = tiled([255, 0, 128, 3] if element == "uint8" else [127, -128, 0, 5], element, 64)
         weights = tiled([127, -128, 5, -7], "int8", 64).reshape(8, 8)
