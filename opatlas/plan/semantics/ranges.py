@@ -29,14 +29,14 @@ _INT32 = LIMITS["int32"]
 
 
 @dataclass(frozen=True)
-class Bounded:
+class ValueRanges:
     """A model, or a body: what each value can be, by number, and what each node can meet."""
 
     values: Mapping[int, Interval]
     met: Sequence[frozenset[str]]
 
 
-def bounded(graph: ModelGraph, given: Mapping[int, Interval]) -> Bounded:
+def bounded(graph: ModelGraph, given: Mapping[int, Interval]) -> ValueRanges:
     """``given``: what the graph's inputs are. Bodies of branches and loops are not looked into."""
     values = {**given, **_constants(graph)}
     met = []
@@ -58,17 +58,17 @@ def bounded(graph: ModelGraph, given: Mapping[int, Interval]) -> Bounded:
         for place, (output, element) in enumerate(zip(node.outputs, makes, strict=True)):
             if output >= 0:
                 values[output] = _made(place, raw, read, context, element)
-    return Bounded(values, met)
+    return ValueRanges(values, met)
 
 
-def of_model(graph: ModelGraph) -> Bounded:
+def of_model(graph: ModelGraph) -> ValueRanges:
     """Of a guarded run."""
     uses = input_uses(graph)
     pairs = zip(graph.input_names, graph.inputs, strict=True)
     return bounded(graph, {number: guarded(graph.type_of(number), uses[name]) for name, number in pairs})
 
 
-def of_body(node: GraphNode, body: GraphBody, outer: Bounded) -> Bounded:
+def of_body(node: GraphNode, body: GraphBody, outer: ValueRanges) -> ValueRanges:
     """Of a branch or loop. What a loop carries is finite as long as no round makes it otherwise."""
     graph = body.graph
     captured = {inner: outer.values.get(number, ANY) for inner, number in body.captured}

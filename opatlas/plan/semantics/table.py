@@ -27,7 +27,7 @@ _TYPED_BY: Mapping[str, int] = {"Where": 1, "OneHot": 2}
 
 
 @dataclass(frozen=True)
-class Difference:
+class KnownDifference:
     """One framework's operator that gives other values. ``aspect``: what has to be met for it
     (:mod:`opatlas.plan.semantics.ranges`, :mod:`opatlas.plan.semantics.intervals`); ``attributes``: those
     that a node must have for it; ``why``: in words; ``shown``: one element, as both give it."""
@@ -50,14 +50,14 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Table:
+class SemanticsTable:
     """``versions``: of the libraries that it was made with; ``tried``: types by framework and operator."""
 
     versions: Mapping[str, str]
     tried: Mapping[str, Mapping[str, Sequence[str]]]
-    differences: Sequence[Difference]
+    differences: Sequence[KnownDifference]
 
-    def of(self, framework: str, op_type: str, element: str) -> Sequence[Difference]:
+    def of(self, framework: str, op_type: str, element: str) -> Sequence[KnownDifference]:
         """What is known of an operator; of one that was never tried, what is known of it in the framework
         whose calls it makes, or what most have in common."""
         if element in self.tried.get(framework, {}).get(op_type, ()):
@@ -67,8 +67,8 @@ class Table:
         return self._rows.get((framework, EVERY, element), ())
 
     @cached_property
-    def _rows(self) -> Mapping[tuple[str, str, str], Sequence[Difference]]:
-        found: dict[tuple[str, str, str], list[Difference]] = {}
+    def _rows(self) -> Mapping[tuple[str, str, str], Sequence[KnownDifference]]:
+        found: dict[tuple[str, str, str], list[KnownDifference]] = {}
         for one in self.differences:
             found.setdefault((one.framework, one.op_type, one.element), []).append(one)
         return found
@@ -83,18 +83,18 @@ class Table:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Table:
+    def from_json(cls, document: Mapping[str, Any]) -> SemanticsTable:
         differences = [
-            Difference(*line[:6], attributes=line[6] if len(line) > 6 else {})
+            KnownDifference(*line[:6], attributes=line[6] if len(line) > 6 else {})
             for line in document["differences"]
         ]
         return cls(document["versions"], document["tried"], differences)
 
 
 @cache
-def known_table() -> Table:
+def known_table() -> SemanticsTable:
     """The one that ships."""
-    return Table.from_json(json.loads(PATH.read_text()))
+    return SemanticsTable.from_json(json.loads(PATH.read_text()))
 
 
 @cache

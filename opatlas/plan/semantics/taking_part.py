@@ -7,8 +7,8 @@ from opatlas.graph.normal import GraphNode, ModelGraph
 from opatlas.graph.walk import CONTROL
 from opatlas.plan.plan import FRAMEWORKS
 from opatlas.plan.semantics.intervals import NAN
-from opatlas.plan.semantics.ranges import Bounded, element_in, of_body, of_model
-from opatlas.plan.semantics.table import Difference, Table, element_of, known_table
+from opatlas.plan.semantics.ranges import ValueRanges, element_in, of_body, of_model
+from opatlas.plan.semantics.table import KnownDifference, SemanticsTable, element_of, known_table
 
 OTHERS = FRAMEWORKS[1:]
 
@@ -16,7 +16,7 @@ OTHERS = FRAMEWORKS[1:]
 class Admission:
     """Of one model: asked for several frameworks, its values are bounded once."""
 
-    def __init__(self, graph: ModelGraph, table: Table | None = None) -> None:
+    def __init__(self, graph: ModelGraph, table: SemanticsTable | None = None) -> None:
         self._graph, self._table = graph, table or known_table()
         self._bounded = of_model(graph)
 
@@ -25,7 +25,7 @@ class Admission:
         nothing is known against it."""
         return self._why_not(framework, self._graph, self._bounded)
 
-    def _why_not(self, framework: str, graph: ModelGraph, known: Bounded) -> str:
+    def _why_not(self, framework: str, graph: ModelGraph, known: ValueRanges) -> str:
         for node, met in zip(graph.nodes, known.met, strict=True):
             if node.proto.op_type in CONTROL:
                 if not node.bodies:
@@ -45,7 +45,7 @@ class Admission:
             one.aspect == NAN for framework in OTHERS for one in self._rows(framework, self._graph, node)
         )
 
-    def _rows(self, framework: str, graph: ModelGraph, node: GraphNode) -> list[Difference]:
+    def _rows(self, framework: str, graph: ModelGraph, node: GraphNode) -> list[KnownDifference]:
         proto = node.proto
         inputs = [element_in(graph, one) for one in node.inputs]
         element = element_of(
@@ -55,7 +55,7 @@ class Admission:
         return [one for one in self._table.of(framework, known, element) if one.holds_for(proto)]
 
 
-def _said(difference: Difference, op_type: str) -> str:
+def _said(difference: KnownDifference, op_type: str) -> str:
     kinds = difference.element.replace(">", " to ")
     shown = f" ({difference.shown})" if difference.shown else ""
     return f"it is known to differ from ONNX Runtime in {op_type} of {kinds}, which {difference.why}{shown}"

@@ -22,7 +22,7 @@ from opatlas.plan.closeness import is_close
 from opatlas.plan.regions import DEFAULT, ModelPart, open_region
 from opatlas.plan.semantics.intervals import MINUS, NAN, PLUS, SPECIAL
 from opatlas.plan.semantics.ranges import ALWAYS, LARGE, NEGATIVE, WIDE, WRAPS
-from opatlas.plan.semantics.table import EVERY, PATH, Difference, Table
+from opatlas.plan.semantics.table import EVERY, PATH, KnownDifference, SemanticsTable
 from tests.opatlas.plan.semantics.probes import Probe, probes
 
 Outputs = list[np.ndarray]
@@ -117,13 +117,13 @@ def _joined(given: Sequence[Probe]) -> onnx.ModelProto:
     return made
 
 
-def compared(framework: str, probe: Probe, found: Answers, wanted: Answers) -> Iterator[Difference]:
+def compared(framework: str, probe: Probe, found: Answers, wanted: Answers) -> Iterator[KnownDifference]:
     for (aspect, _), mine, theirs in zip(probe.feeds, found, wanted, strict=True):
         if mine is not None and theirs is not None and not all(map(is_close, mine, theirs)):
             one, other = next(pair for pair in zip(mine, theirs, strict=True) if not is_close(*pair))
             why, shown = why_different(aspect, one, other), shown_as(one, other)
             told = aspect_of(aspect, probe.op_type, probe.element)
-            yield Difference(framework, probe.op_type, probe.element, told, why, shown, probe.about)
+            yield KnownDifference(framework, probe.op_type, probe.element, told, why, shown, probe.about)
 
 
 def aspect_of(aspect: str, op_type: str, element: str) -> str:
@@ -201,10 +201,10 @@ def _said(value: np.generic) -> str:
     return f"{value:.6g}" if value.dtype.kind == "f" else str(value)
 
 
-def table_of(given: Iterable[Probe], frameworks: Sequence[str] = TRIED, tell: bool = False) -> Table:
+def table_of(given: Iterable[Probe], frameworks: Sequence[str] = TRIED, tell: bool = False) -> SemanticsTable:
     known = [(one, wanted) for one in given if (wanted := expected(one)) is not None]
     tried: dict[str, dict[str, list[str]]] = {}
-    differences: list[Difference] = []
+    differences: list[KnownDifference] = []
     for one, wanted in known:
         differences += compared(DEFAULT, one, by_reference(one), wanted)
     for framework in frameworks:
@@ -216,7 +216,7 @@ def table_of(given: Iterable[Probe], frameworks: Sequence[str] = TRIED, tell: bo
             types += [] if one.element in types else [one.element]
             differences += compared(framework, one, found, wanted)
     differences += _common(differences, known, tried)
-    return Table(installed_versions(LIBRARIES), tried, _once(differences))
+    return SemanticsTable(installed_versions(LIBRARIES), tried, _once(differences))
 
 
 def _asked(framework: str, given: Sequence[Probe], tell: bool) -> Iterator[Answers | None]:
@@ -239,10 +239,10 @@ def _asked(framework: str, given: Sequence[Probe], tell: bool) -> Iterator[Answe
 
 
 def _common(
-    differences: Sequence[Difference],
+    differences: Sequence[KnownDifference],
     known: Sequence[tuple[Probe, Answers]],
     tried: Mapping[str, Mapping[str, object]],
-) -> Iterator[Difference]:
+) -> Iterator[KnownDifference]:
     """What most of a framework's operators of a type have in common, for those that were never tried."""
     ran = Counter(
         (framework, one.element, aspect)
@@ -262,8 +262,8 @@ def _common(
             yield replace(example, op_type=EVERY, attributes={}, shown="")
 
 
-def _once(differences: Iterable[Difference]) -> list[Difference]:
-    found: dict[tuple[object, ...], Difference] = {}
+def _once(differences: Iterable[KnownDifference]) -> list[KnownDifference]:
+    found: dict[tuple[object, ...], KnownDifference] = {}
     for one in differences:
         found.setdefault(
             (one.framework, one.op_type, one.element, one.aspect, repr(sorted(one.attributes.items()))), one
@@ -274,7 +274,7 @@ def _once(differences: Iterable[Difference]) -> list[Difference]:
     )
 
 
-def written(table: Table) -> str:
+def written(table: SemanticsTable) -> str:
     """As it is kept: a line a row."""
     document = table.to_json()
     rows = ",\n".join("  " + json.dumps(row) for row in document["differences"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from opatlas.plan.regions import DEFAULT, LABELS
-from opatlas.plan.semantics.table import EVERY, Difference, Table
+from opatlas.plan.semantics.table import EVERY, KnownDifference, SemanticsTable
 from tests.opatlas.plan.semantics.made import TRIED
 
 _HEAD = """# Frameworks' semantics
@@ -41,7 +41,7 @@ made; `negative` negative whole numbers; `large` whole numbers beyond 2²⁴; `w
 """
 
 
-def page(table: Table) -> str:
+def page(table: SemanticsTable) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(table.versions.items()))
     parts = [_HEAD.format(versions=versions)]
     for framework in TRIED:
@@ -61,11 +61,11 @@ def page(table: Table) -> str:
     return "\n".join(parts)
 
 
-def _differing(rows: Sequence[Difference]) -> int:
+def _differing(rows: Sequence[KnownDifference]) -> int:
     return len({(one.op_type, one.element) for one in rows if one.op_type != EVERY})
 
 
-def _table(rows: Iterable[Difference]) -> str:
+def _table(rows: Iterable[KnownDifference]) -> str:
     """A line for what is the same of several types."""
     lines = ["| operator | types | when | what | shown |", "| --- | --- | --- | --- | --- |"]
     key = _key
@@ -77,6 +77,6 @@ def _table(rows: Iterable[Difference]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _key(one: Difference) -> tuple[str, str, str, str]:
+def _key(one: KnownDifference) -> tuple[str, str, str, str]:
     about = ", ".join(f"{name}={value}" for name, value in one.attributes.items())
     return one.op_type, one.aspect, one.why, about

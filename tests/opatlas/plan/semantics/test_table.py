@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 import pytest
 
 from opatlas.client.machine import installed_versions
-from opatlas.plan.semantics.table import EVERY, PATH, Difference, Table, known_table
+from opatlas.plan.semantics.table import EVERY, PATH, KnownDifference, SemanticsTable, known_table
 from tests.opatlas.plan.semantics.made import LIBRARIES, PAGE, TRIED, table_of, written
 from tests.opatlas.plan.semantics.page import page
 from tests.opatlas.plan.semantics.probes import (
@@ -40,7 +40,7 @@ def of_sample() -> list[Probe]:
     return [one for family in families for one in family() if (one.op_type, one.element) in SAMPLE]
 
 
-def rows(differences: Iterable[Difference], frameworks: Collection[str]) -> set[str]:
+def rows(differences: Iterable[KnownDifference], frameworks: Collection[str]) -> set[str]:
     """What of them can be compared: how two differ beyond NaN is a matter of the processor."""
     return {
         json.dumps([one.framework, one.op_type, one.element, one.aspect, dict(one.attributes)])
@@ -49,7 +49,7 @@ def rows(differences: Iterable[Difference], frameworks: Collection[str]) -> set[
     }
 
 
-def of_types(table: Table, given: Iterable[Probe]) -> list[Difference]:
+def of_types(table: SemanticsTable, given: Iterable[Probe]) -> list[KnownDifference]:
     known = {(one.op_type, one.element) for one in given}
     return [one for one in table.differences if (one.op_type, one.element) in known]
 

@@ -9,19 +9,19 @@ import pytest
 from onnx import TensorProto, helper
 
 from opatlas.graph.normal import ModelGraph
-from opatlas.plan.semantics.table import Difference, Table, known_table
+from opatlas.plan.semantics.table import KnownDifference, SemanticsTable, known_table
 from opatlas.plan.semantics.taking_part import OTHERS, Admission
 from tests.opatlas.graph.test_examples import graph_of
 from tests.opatlas.plan.semantics.test_ranges import loop
 
 node = helper.make_node
-MADE_UP = Table(
+MADE_UP = SemanticsTable(
     {},
     {"xla": {"Relu": ["float32"], "Pool": ["float32"], "Neg": ["float32"]}},
     [
-        Difference("xla", "Relu", "float32", "nan", "drops NaN", "nan is 0"),
-        Difference("xla", "*", "int64", "wide", "is computed in 32 bits"),
-        Difference("xla", "Neg", "float32", "always", "is odd", attributes={"mode": "odd"}),
+        KnownDifference("xla", "Relu", "float32", "nan", "drops NaN", "nan is 0"),
+        KnownDifference("xla", "*", "int64", "wide", "is computed in 32 bits"),
+        KnownDifference("xla", "Neg", "float32", "always", "is odd", attributes={"mode": "odd"}),
     ],
 )
 
