@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from opatlas.plan.cuts import worth_their_cuts
 from opatlas.plan.exactness import why_inexact
 from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
+from opatlas.plan.held_to import HeldTo
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, kernels_in, whole, with_kernels
 from opatlas.plan.plan import (
@@ -37,6 +39,7 @@ from opatlas.plan.plan import (
 from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
+from opatlas.plan.semantics.taking_part import Admission
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
 
 log = logging.getLogger("opatlas")
@@ -88,6 +91,7 @@ def choose(
     fused: Sequence[NodeChoice] = (),
     fewer: Fewer = lambda _: {},
     exact: Exact = lambda: None,
+    examples: Sequence[Feed] = (),
 ) -> Chosen:
     """The fastest of the whole model in each framework and of plans with more or fewer of these kernels,
     timed in turns for about so many ``seconds``.
@@ -100,7 +104,7 @@ def choose(
     gets a wrong or a slower model; the given plan, only where it errs no more than it may beside what is
     ``exact``, which is asked for where it would run. Raises what the default raises over ``feed``.
     """
-    contest = _Contest(graph, place, build, feed)
+    contest = _Contest(graph, place, build, feed, examples)
     if not graph.is_random:  # two runs of which may differ: nobody could tell a wrong plan
         contest.add_frameworks(frameworks, threads, loading_s)
         if given is not None:
@@ -142,11 +146,14 @@ def is_better(ratios: Ratios, plan: ModelPlan) -> bool:
 class _Contest:
     """Who takes part: executors by what people read of them, each predicted, none timed yet."""
 
-    def __init__(self, graph: ModelGraph, place: tuple[str, str], build: Build, feed: Feed) -> None:
+    def __init__(
+        self, graph: ModelGraph, place: tuple[str, str], build: Build, feed: Feed, examples: Sequence[Feed]
+    ) -> None:
         self._graph, self._place, self._build, self._feed = graph, place, build, feed
         default = build(whole(graph, *place))
         self._expected = default.run(feed)
         self._default_us = _foretold(default, feed)
+        self._held_to = HeldTo(default, feed, examples)
         self.executors = {WHOLE: default}
         self.refused: dict[str, str] = {}
         self.of_given: set[str] = set()
@@ -159,6 +166,8 @@ class _Contest:
             if framework == DEFAULT or not is_installed(framework):
                 continue
             try:
+                if reason := self._admission.why_not(framework):
+                    raise LoadError(reason)
                 if (left_s := end - time.perf_counter()) <= 0:
                     raise LoadError(f"{loading_s:.0f} s were for loading frameworks, and are over")
                 if reason := lacking(COPIES * weight_bytes(self._graph.model)):
@@ -184,6 +193,8 @@ class _Contest:
         where that runs the whole model, and with its regions' threads used in other ways; and that one, or
         the whole model, in several streams, where enough of it can overlap."""
         streams = self._stream_counts(threads)
+        choices = self._without_doubt(choices)
+        fused = [one for one in fused if not any(map(self._admission.may_drop_nan, one.fused))]
         if not choices and not fused and not streams:
             return
         if (found := self._profiled(threads)) is None:
@@ -224,6 +235,18 @@ class _Contest:
                 log.warning("A plan of %s does not run: %s", said, self.inexact)
                 return False
         return True
+
+    @cached_property
+    def _admission(self) -> Admission:
+        return Admission(self._graph.unlaid)
+
+    def _without_doubt(self, choices: Mapping[NodeAt, NodeChoice]) -> dict[NodeAt, NodeChoice]:
+        """Without kernels for nodes in which NaN may get lost; of bodies nobody can say."""
+        return {
+            at: one
+            for at, one in choices.items()
+            if not (isinstance(at, int) and self._admission.may_drop_nan(at))
+        }
 
     def _stream_counts(self, threads: int) -> list[int]:
         is_wide = could_pay(self._graph, self._default_us)
@@ -283,7 +306,7 @@ class _Contest:
         except Exception as error:
             log.warning("Streams are placed by times on all threads: %s", first_line(error))
         fused = {number for one in promising.values() for number in one.fused}
-        known = {at: one for at, one in fewer(threads).items() if at not in fused}
+        known = {at: one for at, one in self._without_doubt(fewer(threads)).items() if at not in fused}
         others = {at: one for at, one in promising.items() if at not in known}
         placed = node_streams(self._graph, times, count)
         kernels = others | _promising(known, times)
@@ -300,11 +323,18 @@ class _Contest:
 
     def _sound(self, plan: ModelPlan) -> Executor:
         """The plan's executor; raises unless it runs and gives what the default gives."""
+        for framework in sorted(_frameworks_of(plan) - {DEFAULT}):
+            if reason := self._admission.why_not(framework):
+                raise LoadError(reason)
         executor = self._build(plan)
         try:
             runs = min(2, plan.stream_count)  # the first is one step after the other
             if not all(all(map(is_close, executor.run(self._feed), self._expected)) for _ in range(runs)):
                 raise LoadError("it gives other values than the whole model in ONNX Runtime")
+            if where := self._held_to.why_wrong(executor):
+                raise LoadError(f"it gives other values than the whole model in ONNX Runtime {where}")
+            if any(map(self._admission.may_drop_nan, _nodes_of_kernels(executor))):
+                raise LoadError("it has a kernel where NaN can arise, and nobody checks kernels over NaN")
             if reason := executor.fallen_back or executor.in_one_stream:  # else another would be timed
                 raise LoadError(reason)
         except Exception:
@@ -363,7 +393,7 @@ def _plans(
 def said_of(plan: ModelPlan) -> str:
     """How people read which plan it is."""
     count = len(plan.kernels)
-    others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} or {DEFAULT}
+    others = _frameworks_of(plan) or {DEFAULT}
     labels = " and ".join(sorted(LABELS[one] for one in others))
     streams = f", in {plan.stream_count} streams" * (plan.stream_count > 1)
     streams = _threading_said(plan) + streams
@@ -374,6 +404,16 @@ def said_of(plan: ModelPlan) -> str:
     several = sum(isinstance(step.by, ByKernel) and len(step.nodes) > 1 for step in plan.steps)
     rest = f", {several} of several nodes" * bool(several) + rest
     return f"{count} of {plan.step_count} steps by kernels{rest}{streams}"
+
+
+def _frameworks_of(plan: ModelPlan) -> set[str]:
+    return {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)}
+
+
+def _nodes_of_kernels(executor: Executor) -> list[int]:
+    """By their numbers in the model as it was given."""
+    steps = (step for step in executor.plan.steps if isinstance(step.by, ByKernel))
+    return [number for step in steps for number in executor.graph.own_nodes(step.nodes)]
 
 
 def _threading_said(plan: ModelPlan) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan.arrays import dtype_of, has_array
+from opatlas.plan.guard import InputGuard
 from opatlas.plan.regions import OnnxRuntimeRegion, Region
 
 Expected = Sequence[tuple[str, np.dtype, tuple[int, ...]]]
@@ -60,14 +61,18 @@ class Direct(Protocol):
         """A run over memory that stays, where all of it does; else None."""
 
 
-def direct_runs(graph: ModelGraph, region: Region, alone: AbstractContextManager[None]) -> Direct | None:
+def direct_runs(
+    graph: ModelGraph, region: Region, alone: AbstractContextManager[None], guard: InputGuard | None = None
+) -> Direct | None:
     """Of a region that is the whole model. ``alone``: entered around each run in a framework that runs one at
-    a time; None where such a framework is given what is no array of a known shape."""
+    a time; ``guard``: of another than ONNX Runtime, which runs over some inputs are not for it. None where
+    such a framework is given what is no array of a known shape."""
     if isinstance(region, OnnxRuntimeRegion):
         return DirectRuns(region, graph)
     if (expected := expected_inputs(graph)) is None:
         return None
-    return DirectTurns(region, graph.output_names, expected, expected_of(graph, graph.output_names), alone)
+    known = expected_of(graph, graph.output_names)
+    return DirectTurns(region, graph.output_names, expected, known, alone, guard or InputGuard(graph))
 
 
 class DirectRuns:
@@ -103,7 +108,8 @@ class DirectRuns:
 
 class DirectTurns:
     """In a framework that runs one call at a time: whoever calls meanwhile waits. Outputs are in the order of
-    ``outputs``; ``known``: those that are arrays of a known shape."""
+    ``outputs``; ``known``: those that are arrays of a known shape. What ``guard`` leaves to ONNX Runtime does
+    not run here."""
 
     def __init__(
         self,
@@ -112,13 +118,17 @@ class DirectTurns:
         expected: Expected,
         known: Expected,
         alone: AbstractContextManager[None],
+        guard: InputGuard,
     ) -> None:
         self._region, self._outputs, self._expected, self._alone = region, outputs, expected, alone
+        self._guard = guard
         self._known = known if len(known) == len(outputs) else None
         self._names = [name for name, _, _ in expected]
 
     def run(self, outputs: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any] | None:
         if not fits(inputs, self._expected) or not isinstance(outputs, list | tuple | None):
+            return None
+        if self._guard.needs_default(inputs):
             return None
         try:
             with self._alone:
@@ -145,7 +155,11 @@ class DirectTurns:
         except Exception:  # whatever a framework raises over memory that it does not take
             return None
 
+        given = dict(inputs)
+
         def run() -> None:
+            if self._guard.needs_default(given):
+                raise KernelFailed("These inputs are ONNX Runtime's.")
             with self._alone:
                 bound()
 

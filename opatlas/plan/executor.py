@@ -24,6 +24,7 @@ from opatlas.plan.concurrent import InStreams, cpu_device, step_said
 from opatlas.plan.direct import Direct, direct_runs, expected_inputs, fits
 from opatlas.plan.engines import DeadlinePassed, EngineShare, EngineStalled, EngineStep
 from opatlas.plan.engines.runs import OnEngines, engine_steps
+from opatlas.plan.guard import InputGuard
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
 from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
 from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
@@ -82,7 +83,8 @@ class Executor:
     Runtime; ``revoked()`` gives the artifacts that must not run any more, asked before each run. Where a part
     fails though no kernel is to blame (shapes that ONNX infers are not always those that are made), the whole
     model runs in ONNX Runtime from then on. Each run is one at a time; what is given back is the caller's
-    own.
+    own. A run over inputs that only ONNX Runtime is held to (:mod:`opatlas.plan.guard`) is its own, by a
+    session that is opened for the first such run.
 
     A plan of several streams runs in them at once, on ``device`` (a thread for each, unless given), each with
     its share of the threads. Where a stream fails, the steps run one after the other, in that run and from
@@ -104,6 +106,8 @@ class Executor:
         self._threads, self._revoked = threads, revoked
         self._alone = RunAlone()
         self._expected = expected_inputs(graph)
+        self._guard = None if _is_default(plan) else InputGuard(graph.unlaid)
+        self._for_guarded: Region | None = None
         self._parts = Parts(load, max(1, threads // plan.stream_count), failed)
         self._streams: InStreams | None = None
         self._whole: Region | None = None
@@ -171,6 +175,8 @@ class Executor:
                 if self._overridden(inputs):
                     return self._run_whole(self._whole_model(tuple(inputs)), list(inputs.values()))
                 arrays = self._given(inputs)
+            if self._is_guarded(arrays):
+                return self._run_whole(self._guarded_model(), arrays, on)
             self._drop_revoked()
             if self._program is not None:
                 try:
@@ -186,6 +192,20 @@ class Executor:
                     raise
                 self._prefer_whole(arrays, error)
                 return self._run_whole(self._whole, arrays)
+
+    def hands_over(self, inputs: Mapping[str, np.ndarray]) -> bool:
+        """Whether a run over these is left to ONNX Runtime, whatever the plan says."""
+        return self._guard is not None and self._guard.needs_default(inputs)
+
+    def _is_guarded(self, arrays: Sequence[Any]) -> bool:
+        return self._guard is not None and self.hands_over(
+            dict(zip(self.graph.input_names, arrays, strict=True))
+        )
+
+    def _guarded_model(self) -> Region:
+        if self._for_guarded is None:
+            self._for_guarded = self._whole_model(self.graph.input_names)
+        return self._for_guarded
 
     def _ran(
         self, program: GraphProgram, arrays: Sequence[Any], on: OnEngines | None, marks: Marks | None
@@ -281,6 +301,7 @@ class Executor:
             if self._streams is not None:
                 self._streams.device.close()
             self._program, self._whole, self._streams, self.direct = None, None, None, None
+            self._for_guarded = None
             self._alone.is_open = False
             self._parts.close()
 
@@ -296,8 +317,10 @@ class Executor:
         except OpatlasError as error:
             raise ModelFailed(f"The model failed: {error}") from error
         finally:
-            if on is not None and on.share.hangs and model is self._whole:  # a thread is in it still
-                self._leave_to(self._whole_model(self.graph.input_names))
+            if on is not None and on.share.hangs:  # a thread is in it still
+                self._for_guarded = None if model is self._for_guarded else self._for_guarded
+                if model is self._whole:
+                    self._leave_to(self._whole_model(self.graph.input_names))
 
     def _prefer_whole(self, arrays: Sequence[np.ndarray], error: Exception) -> None:
         """No kernel is to blame: if the whole model runs, it does so from now on; else the inputs are."""
@@ -358,8 +381,14 @@ class Executor:
     def _leave_to(self, whole: Region, framework: str = DEFAULT) -> None:
         """The whole model runs there from now on."""
         self._whole, self._whole_by = whole, framework
-        self.direct = direct_runs(self.graph, whole, self._alone)
+        if framework == DEFAULT:
+            self._guard = self._for_guarded = None
+        self.direct = direct_runs(self.graph, whole, self._alone, self._guard)
 
     def _whole_model(self, inputs: Sequence[str]) -> Region:
         """In the default framework, as the model was given."""
         return open_region(DEFAULT, ModelPart.whole(self.graph.unlaid, inputs), self._threads, alone=True)
+
+
+def _is_default(plan: ModelPlan) -> bool:
+    return all(isinstance(step.by, ByFramework) and step.by.framework == DEFAULT for step in plan.steps)

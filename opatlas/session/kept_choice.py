@@ -18,6 +18,7 @@ from opatlas.plan.line_up import UNDECIDED, TimedInTurns
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import ModelPlan
 from opatlas.plan.regions import is_installed
+from opatlas.plan.semantics import table as semantics
 from opatlas.session.kernels_by_threads import KernelsByThreads
 
 log = logging.getLogger("opatlas")
@@ -103,4 +104,5 @@ class KeptChoice:
     def _fact_of(self, what: str, more: Any) -> bytes:
         """What the machine's cache calls a fact about this model here, with these libraries."""
         versions = installed_versions((*LIBRARIES, "openvino"))
-        return digest_of([what, self._graph.key, *self._place, versions, self._frameworks, more])
+        known = (versions, semantics.digest())
+        return digest_of([what, self._graph.key, *self._place, *known, self._frameworks, more])

@@ -17,6 +17,7 @@ import numpy as np
 from opatlas.client.client import Client
 from opatlas.conf import conf
 from opatlas.errors import CallerError, LoadError, OpatlasError, first_line
+from opatlas.graph.examples import checking_inputs
 from opatlas.graph.given_model import random_inputs, read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
@@ -355,12 +356,14 @@ class Session(AsOnnxRuntime):
         takes them. ``asks``: the plan was asked for; where it errs more than it may, one of exact kernels is
         asked for in its place."""
         try:
+            given = self._example is not None
             feed = self._example if self._example is not None else self.example()
             chosen = choose(
                 self.graph, self.kernels.choices, self.place, self._build, feed, self.threads, self._try_s,
                 frameworks=self._kept.rivals(), loading_s=conf().loading_s,
                 given=None if self._given is None else self._given.plan, fused=self._fused,
                 fewer=self._kernels.choices_on, exact=lambda: self._forms.in_float64(self.graph, feed),
+                examples=checking_inputs(self.graph, feed, is_given=given),
             )  # fmt: skip
         except OpatlasError as error:
             if self._example is not None:

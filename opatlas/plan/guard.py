@@ -1,0 +1,87 @@
+"""Which runs go to ONNX Runtime though something else runs the model: those over inputs that others are not
+held to.
+
+Frameworks and kernels differ in what they make of NaN, of infinities and of whole numbers beyond 32 bits, and
+ONNX Runtime says of an index beyond its axis, or a division by zero, what others pass over. A look at the
+inputs is cheap beside a run: microseconds for an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from opatlas.graph.input_uses import InputUse, input_uses
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.types import TensorType
+from opatlas.identity.dtypes import NAMES
+from opatlas.plan.semantics.intervals import LIMITS
+from opatlas.plan.semantics.ranges import guarded
+
+LARGEST = 1e15
+"""Finite floats beyond it, up or down, go to ONNX Runtime too: their products may be none in float32."""
+_SMALLER_FLOATS = {"float16": (np.uint16, 0x7C00), "bfloat16": (np.uint16, 0x7F80)}
+"""As whole numbers, and the bits of the exponent, all of which are set in NaN and infinities."""
+
+Look = Callable[[np.ndarray], bool]
+"""Whether an array has something that only ONNX Runtime is held to."""
+
+
+class InputGuard:
+    """Of one model."""
+
+    def __init__(self, graph: ModelGraph) -> None:
+        uses = input_uses(graph)
+        looks = ((name, _look(graph.walk.types.get(name), uses[name])) for name in graph.input_names)
+        self._looks = [(name, look) for name, look in looks if look is not None]
+
+    def needs_default(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether this run is ONNX Runtime's. Inputs that are no arrays are passed over."""
+        for name, look in self._looks:
+            array = inputs.get(name)
+            if isinstance(array, np.ndarray) and look(array):
+                return True
+        return False
+
+
+def _look(kind: TensorType | None, use: InputUse) -> Look | None:
+    name = NAMES.get(kind.element, "") if kind is not None else ""
+    if name in ("float32", "float64"):
+        return _has_special
+    if name in _SMALLER_FLOATS:
+        return _bits_look(*_SMALLER_FLOATS[name])
+    return _bounds_look(kind, use, name) if name in LIMITS else None
+
+
+def _has_special(array: np.ndarray) -> bool:
+    """One pass: the sum of squares is no number, or endless, if an element is, or is too large."""
+    flat = array.reshape(-1)
+    with np.errstate(all="ignore"):
+        return not np.dot(flat, flat) < LARGEST**2
+
+
+def _bits_look(as_whole: type, exponent: int) -> Look:
+    def look(array: np.ndarray) -> bool:
+        bits = np.ascontiguousarray(array).view(as_whole) & exponent
+        return bool(bits.size) and bool(bits.max() == exponent)
+
+    return look
+
+
+def _bounds_look(kind: TensorType, use: InputUse, name: str) -> Look | None:
+    """Of whole numbers: beyond what a guarded run is given."""
+    wanted, limits = guarded(kind, use), LIMITS[name]
+    is_bounded = (wanted.low, wanted.high) != limits
+    if not is_bounded and not use.never:
+        return None
+
+    def look(array: np.ndarray) -> bool:
+        if not array.size:
+            return False
+        if is_bounded and not wanted.low <= array.min() <= array.max() <= wanted.high:
+            return True
+        return any(bool((array == one).any()) for one in use.never)
+
+    return look
