@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from opatlas.errors import LoadError, first_line
+from opatlas.errors import LoadError, OpatlasError, first_line
 from opatlas.evidence import Ratios
 from opatlas.graph.linked import NodeAt
+from opatlas.graph.loops import unbounded_loop
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.weights import weight_bytes
 from opatlas.memory import lacking
@@ -22,6 +23,7 @@ from opatlas.plan.cuts import worth_their_cuts
 from opatlas.plan.exactness import why_inexact
 from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
+from opatlas.plan.limits import TookTooLong, within
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, kernels_in, whole, with_kernels
 from opatlas.plan.plan import (
@@ -37,6 +39,7 @@ from opatlas.plan.plan import (
 from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
+from opatlas.plan.saturating import cut_off_products, first_of, others_run
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
 
 log = logging.getLogger("opatlas")
@@ -48,6 +51,18 @@ LOADING_S = 30.0
 """For loading the model into them, one after another; what does not load within it takes no part."""
 COPIES = 3
 """Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
+FIRST_RUN_S = 30.0
+"""For the default's first run over the example."""
+TRIED_S, HOPELESS = 2.0, 100.0
+"""For anybody else's first run: so many seconds, or so many times as long as the default took, which is more.
+Who takes so many times as long again takes no further part."""
+
+OTHER_VALUES = "it gives other values than the whole model in ONNX Runtime"
+DIFFERS_FROM_EXACT = "it gives other values than the model computed in float64"
+CUT_OFF = (
+    "ONNX Runtime cuts off sums of products of uint8 by int8 on this processor, and its values are asked "
+    "for: exact=True asks for the exact ones"
+)
 
 Build = Callable[[ModelPlan], Executor]
 Fewer = Callable[[int], Mapping[NodeAt, NodeChoice]]
@@ -60,13 +75,15 @@ Exact = Callable[[], Sequence[np.ndarray] | None]
 class Chosen:
     """What runs, and who was tried: the default framework first. ``refused``: frameworks that took no part,
     and why; ``of_given``: which of the standings are the given plan's, in one stream or several;
-    ``inexact``: that it errs more than it may, and so does not run."""
+    ``inexact``: that it errs more than it may, and so does not run; ``default_differs``: the default gives
+    other values than are exact, which were asked for."""
 
     executor: Executor
     standings: tuple[TimedInTurns, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
     of_given: frozenset[str] = frozenset()
     inexact: str = ""
+    default_differs: bool = False
 
     @property
     def plan(self) -> ModelPlan:
@@ -88,6 +105,8 @@ def choose(
     fused: Sequence[NodeChoice] = (),
     fewer: Fewer = lambda _: {},
     exact: Exact = lambda: None,
+    wants_exact: bool = False,
+    first_run_s: float = FIRST_RUN_S,
 ) -> Chosen:
     """The fastest of the whole model in each framework and of plans with more or fewer of these kernels,
     timed in turns for about so many ``seconds``.
@@ -98,9 +117,12 @@ def choose(
     ``fewer`` is asked only where streams, which share the threads, could pay. Who takes part gives the
     default's outputs, and is chosen only where it is better as :func:`is_better` says, so that nobody ever
     gets a wrong or a slower model; the given plan, only where it errs no more than it may beside what is
-    ``exact``, which is asked for where it would run. Raises what the default raises over ``feed``.
+    ``exact``, which is asked for where it would run. ``wants_exact``: who takes part gives what is exact,
+    also where the default does not; else products whose sums the default cuts off
+    (:mod:`opatlas.plan.saturating`) are left to it. Raises what the default raises over ``feed``, and
+    :class:`opatlas.plan.limits.TookTooLong` where its first run does not end within ``first_run_s``.
     """
-    contest = _Contest(graph, place, build, feed)
+    contest = _Contest(graph, place, build, feed, first_run_s, exact if wants_exact else None)
     if not graph.is_random:  # two runs of which may differ: nobody could tell a wrong plan
         contest.add_frameworks(frameworks, threads, loading_s)
         if given is not None:
@@ -112,7 +134,7 @@ def choose(
     better = [
         one
         for name, one in standings.items()
-        if name != WHOLE and is_better(one.ratios, contest.executors[name].plan)
+        if name != WHOLE and (contest.default_differs or is_better(one.ratios, contest.executors[name].plan))
     ]
     better.sort(key=lambda one: -one.ratios.ratio)
     best = next((one.said for one in better if contest.may_run(one.said, exact)), WHOLE)
@@ -126,6 +148,7 @@ def choose(
         contest.refused,
         frozenset(contest.of_given),
         contest.inexact,
+        contest.default_differs,
     )
 
 
@@ -142,15 +165,38 @@ def is_better(ratios: Ratios, plan: ModelPlan) -> bool:
 class _Contest:
     """Who takes part: executors by what people read of them, each predicted, none timed yet."""
 
-    def __init__(self, graph: ModelGraph, place: tuple[str, str], build: Build, feed: Feed) -> None:
+    def __init__(
+        self,
+        graph: ModelGraph,
+        place: tuple[str, str],
+        build: Build,
+        feed: Feed,
+        first_run_s: float,
+        truth: Exact | None,
+    ) -> None:
+        """``truth``: what is expected instead of the default's outputs, where anybody can tell it."""
         self._graph, self._place, self._build, self._feed = graph, place, build, feed
         default = build(whole(graph, *place))
-        self._expected = default.run(feed)
+        start = time.perf_counter()
+        self._expected = _run_default(default, feed, first_run_s)
+        self._default_s = time.perf_counter() - start
         self._default_us = _foretold(default, feed)
         self.executors = {WHOLE: default}
         self.refused: dict[str, str] = {}
         self.of_given: set[str] = set()
-        self.inexact = ""
+        self.inexact, self.default_differs = "", False
+        self._cut_off = cut_off_products(graph) if truth is None else frozenset()
+        if truth is not None:
+            self._expect(truth())
+
+    def _expect(self, exact: Sequence[np.ndarray] | None) -> None:
+        """These outputs of whoever takes part, where the default does not give them."""
+        if exact is None:
+            return
+        wanted = [_rounded(one, like) for one, like in zip(exact, self._expected, strict=True)]
+        if not all(map(is_close, self._expected, wanted)):
+            self.default_differs, self._expected = True, wanted
+            self.refused[LABELS[DEFAULT]] = DIFFERS_FROM_EXACT
 
     def add_frameworks(self, frameworks: Sequence[str], threads: int, loading_s: float) -> None:
         """The whole model in each that takes it, within so many seconds in all."""
@@ -159,13 +205,16 @@ class _Contest:
             if framework == DEFAULT or not is_installed(framework):
                 continue
             try:
+                plan = by_framework(whole(self._graph, *self._place), framework)
+                self._check_values(plan)
                 if (left_s := end - time.perf_counter()) <= 0:
                     raise LoadError(f"{loading_s:.0f} s were for loading frameworks, and are over")
                 if reason := lacking(COPIES * weight_bytes(self._graph.model)):
                     raise LoadError(reason)
                 if framework in COMPILED:
                     compile_ahead(framework, self._graph, threads, left_s)
-                executor = self._sound(by_framework(whole(self._graph, *self._place), framework))
+                left_s = max(end - time.perf_counter(), TRIED_S)  # of a compiler: what it has compiled
+                executor = self._sound(plan, left_s)
             except Exception as error:  # whatever a framework raises while it loads or runs
                 self.refused[LABELS[framework]] = first_line(error)
                 continue
@@ -183,6 +232,8 @@ class _Contest:
         of several nodes, where these promise more; the one that promises most with its rest by OpenVINO,
         where that runs the whole model, and with its regions' threads used in other ways; and that one, or
         the whole model, in several streams, where enough of it can overlap."""
+        choices = {at: one for at, one in choices.items() if first_of(at) not in self._cut_off}
+        fused = [one for one in fused if self._cut_off.isdisjoint(one.fused)]
         streams = self._stream_counts(threads)
         if not choices and not fused and not streams:
             return
@@ -298,19 +349,42 @@ class _Contest:
         except Exception as error:
             log.warning("A plan of %s takes no part: %s", said, first_line(error))
 
-    def _sound(self, plan: ModelPlan) -> Executor:
-        """The plan's executor; raises unless it runs and gives what the default gives."""
-        executor = self._build(plan)
+    def _sound(self, plan: ModelPlan, loading_s: float = LOADING_S) -> Executor:
+        """The plan's executor; raises unless it loads and runs in time and gives what is expected."""
+        self._check_values(plan)
+        executor = within(loading_s, lambda: self._build(plan), Executor.close)
+        run_s = max(TRIED_S, HOPELESS * self._default_s)
         try:
             runs = min(2, plan.stream_count)  # the first is one step after the other
-            if not all(all(map(is_close, executor.run(self._feed), self._expected)) for _ in range(runs)):
-                raise LoadError("it gives other values than the whole model in ONNX Runtime")
+            for _ in range(runs):
+                made = within(run_s, lambda: executor.run(self._feed), lambda _: executor.close())
+                if not all(map(is_close, made, self._expected)):
+                    raise LoadError(OTHER_VALUES if not self.default_differs else DIFFERS_FROM_EXACT)
             if reason := executor.fallen_back or executor.in_one_stream:  # else another would be timed
                 raise LoadError(reason)
+            self._refuse_hopeless(executor)
+        except TookTooLong:
+            raise  # who runs it still closes it
         except Exception:
             executor.close()
             raise
         return executor
+
+    def _check_values(self, plan: ModelPlan) -> None:
+        """Raises where it is known before that a plan gives other values over some inputs, or never ends."""
+        if others_run(plan, self._cut_off):
+            raise LoadError(CUT_OFF)
+        in_openvino = any(step.by == ByFramework("openvino") for step in plan.steps)
+        if in_openvino and (loop := unbounded_loop(self._graph)):
+            raise LoadError(f"it cannot be ended, and the end of the loop {loop!r} depends on data")
+
+    def _refuse_hopeless(self, executor: Executor) -> None:
+        """By its second run: the first has in it what only a first one does."""
+        start = time.perf_counter()
+        executor.run(self._feed)
+        took = (time.perf_counter() - start) / self._default_s
+        if took > HOPELESS:
+            raise LoadError(f"it takes {took:.0f} times as long as ONNX Runtime")
 
 
 def _foretold(executor: Executor, feed: Feed) -> float:
@@ -319,6 +393,20 @@ def _foretold(executor: Executor, feed: Feed) -> float:
     [step] = executor.plan.steps
     executor.plan = replace(executor.plan, steps=(replace(step, predicted_us=us),))
     return us
+
+
+def _run_default(executor: Executor, feed: Feed, seconds: float) -> list[np.ndarray]:
+    """Its first run; closed where that fails or does not end."""
+    try:
+        return executor.run(feed, limit_s=seconds)
+    except OpatlasError:
+        executor.close()
+        raise
+
+
+def _rounded(exact: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """In the type that a model gives it in."""
+    return exact.astype(like.dtype) if isinstance(like, np.ndarray) else exact
 
 
 def by_framework(plan: ModelPlan, framework: str) -> ModelPlan:

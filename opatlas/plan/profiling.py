@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from opatlas.conf import conf
 from opatlas.graph.linked import LEFT_OUT, BodyPath, NodeAt, NodePath
 from opatlas.graph.normal import GraphNode, ModelGraph
 from opatlas.graph.profile import KERNEL_TIME, NEVER, ModelProfile, NodeProfile, from_onnx_runtime
@@ -21,6 +22,7 @@ from opatlas.graph.walk import CONTROL
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.borders import IN_BLOCKS
 from opatlas.plan.executor import Executor
+from opatlas.plan.limits import run_within
 from opatlas.plan.making import whole
 from opatlas.plan.predicting import alone_us, border_costs
 from opatlas.plan.regions import DEFAULT, open_session
@@ -138,7 +140,8 @@ def _events(graph: ModelGraph, feeds: Iterable[Feed], threads: int) -> list[dict
         options.profile_file_prefix = str(Path(folder) / "profile")
         session = open_session(model, options)
         for feed in feeds:
-            session.run(None, {name: value for name, value in feed.items() if name in read})
+            given = {name: value for name, value in feed.items() if name in read}
+            run_within(session, None, given, conf().first_run_s)
         events: list[dict[str, Any]] = json.loads(Path(session.end_profiling()).read_text())
     return events
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from opatlas.conf import conf
 from opatlas.errors import OpatlasError, first_line
 from opatlas.graph.channels_last import ChannelsLast
 from opatlas.graph.given_model import random_inputs
@@ -20,6 +21,7 @@ from opatlas.graph.simplify import NotSimplified, simplified
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.closeness import is_close
 from opatlas.plan.exactness import in_float64_if_possible
+from opatlas.plan.limits import run_within
 from opatlas.plan.profiling import profile_in_place
 from opatlas.plan.regions import open_session
 
@@ -137,7 +139,8 @@ def verified(
     found = make()
     try:
         expected, made = (
-            open_session(one.model, quiet_options(threads)).run(None, dict(feed)) for one in (graph, found)
+            run_within(open_session(one.model, quiet_options(threads)), None, feed, conf().first_run_s)
+            for one in (graph, found)
         )
     except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
         raise refusal(f"ONNX Runtime does not run the model: {first_line(error)}") from error

@@ -234,7 +234,7 @@ class IOBinding:
         self._made.update(self._outputs)
         return True
 
-    def _take(self, made: Sequence[np.ndarray]) -> None:
+    def _take(self, made: Sequence[Any]) -> None:
         by_name = dict(zip(self._names, made, strict=True))
         for name, array in self._outputs.items():
             if array is not None:
@@ -246,6 +246,11 @@ class IOBinding:
                     )
                 array[...] = check
             self._made[name] = by_name[name] if array is None else array
+
+    def _put(self, made: Mapping[str, Any]) -> None:
+        """Where these are others than were made, into what is bound."""
+        if any(one is not self._made[name] for name, one in made.items()):
+            self._take([made.get(name, self._made.get(name)) for name in self._names])
 
 
 def _on_cpu(what: str, device_type: str) -> None:

@@ -19,15 +19,19 @@ from opatlas.errors import CallerError, LoadError, OpatlasError
 from opatlas.graph.given_model import random_inputs, read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
-from opatlas.plan.choosing import choose, said_of
+from opatlas.plan.choosing import Chosen, choose, said_of
 from opatlas.plan.engines import Engines
 from opatlas.plan.exactness import MOST_ERROR
 from opatlas.plan.executor import Executor
+from opatlas.plan.limits import TookTooLong
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
+from opatlas.plan.regions import OnnxRuntimeRegion
+from opatlas.session.blaming import blamed_kernels
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
+from opatlas.session.held_runs import HeldRuns
 from opatlas.session.io_binding import (
     PROVIDER,
     IOBinding,
@@ -42,6 +46,7 @@ from opatlas.session.io_binding import (
 from opatlas.session.kept_choice import KeptChoice, tried_frameworks
 from opatlas.session.kernels_by_threads import KernelsByThreads
 from opatlas.session.known_kernels import KnownKernels
+from opatlas.session.left_out import LeftOut
 from opatlas.session.own_fusions import fused_choices, own_fusions
 from opatlas.session.reporting import StepShare, step_shares, timeline_by
 from opatlas.session.sharing import Sharing
@@ -71,6 +76,13 @@ class Session:
     looked up and tried beside the nodes' own, where no plan is given, and normalisations are folded before;
     0: the model's nodes are taken as they are.
 
+    A session gives ONNX Runtime's values, also where ONNX Runtime is wrong: on processors without VNNI it
+    cuts off sums of products of uint8 by int8. ``exact``: it gives the exact ones instead, which ONNX Runtime
+    computes in a slower way where the weights are constants; where even that differs from the model in
+    float64, whoever agrees with float64 runs it, and :attr:`refused` says so. ``check_runs``: so many of the
+    first runs of a session that left ONNX Runtime are held against it on the caller's own inputs
+    (``OPATLAS_CHECK_RUNS`` unless given; 0: none); after a difference ONNX Runtime runs the model.
+
     ``sess_options`` and ``providers`` are ONNX Runtime's: threads are taken from the one, and the other must
     mean the processor (:mod:`opatlas.session.io_binding`); ``provider_options`` are those of the processor's,
     which has none.
@@ -93,6 +105,8 @@ class Session:
         frameworks: Sequence[str] | None = None,
         plan: Any = None,
         fusions: int = FUSIONS,
+        exact: bool = False,
+        check_runs: int | None = None,
         _otherwise: KnownKernels | None = None,
     ) -> None:
         check_providers(providers)
@@ -111,6 +125,8 @@ class Session:
         self._ask_at = time.monotonic() + ASK_S
         self._frameworks = tried_frameworks(conf().frameworks if frameworks is None else frameworks)
         self._forms, self._otherwise = OtherForms(self.graph, dims, example, self.threads), _otherwise
+        self._exact, self._check_runs = exact, conf().check_runs if check_runs is None else check_runs
+        self._left_out = LeftOut(self._client.store, self.graph.key, self.place, exact)
         self._look_up(given_plan(plan, self.graph, self.place, self._client, self._forms), fusions)
         self._sharing = Sharing(self.threads, self._on_threads)
         self._example, self._try_s, self._most_fusions = example, try_s, fusions
@@ -118,7 +134,10 @@ class Session:
         self.standings: tuple[TimedInTurns, ...] = ()
         self.refused: Mapping[str, str] = {}
         remembered = self._remembered() if self._given is None else None
+        self._told: Chosen | None = None  # of a given plan
+        self._default_differs = False
         self._executor = remembered or self._chosen(asks=plan is True)
+        self._checks = self._held = self._to_be_held()
 
     def _look_up(self, given: GivenPlan | None, fusions: int) -> None:
         """The operators of the model in the form in which it runs, and fused ones."""
@@ -127,7 +146,7 @@ class Session:
             self.graph, own = given.graph, []
             fused = fused_operators(given.plan, given.running)
         else:
-            if fusions > 0:
+            if fusions > 0 and not self._left_out.simpler:
                 self.graph = self._forms.folded()
             own = own_fusions(self.graph, fusions)
             fused = {one.placed.operator.key: one.placed.operator for one in own}
@@ -136,9 +155,11 @@ class Session:
         self.kernels.look_up()
         self.known = self.kernels.count
         self._fused = fused_choices(own, self.kernels)
+        self._fused = [one for one in self._fused if one.by.artifact not in self._left_out.artifacts]
         self._kept = KeptChoice(
-            self._client.store, self.graph, self.place, self._frameworks, self._kernels, self._fused
-        )
+            self._client.store, self.graph, self.place, self._frameworks, self._kernels, self._fused,
+            self._left_out, exact=self._exact,
+        )  # fmt: skip
 
     @property
     def plan(self) -> ModelPlan:
@@ -160,6 +181,20 @@ class Session:
         that do not fit."""
         if (instead := self._sharing.instead) is not None:
             return instead.run(output_names, input_feed, run_options, deadline_s=deadline_s)
+        if (held := self._held) is None:
+            return self._run(output_names, input_feed, deadline_s)
+        names = tuple(output_names or self.graph.output_names)
+
+        def run() -> dict[str, Any]:
+            return dict(zip(names, self._run(output_names, input_feed, deadline_s), strict=True))
+
+        made = held.run(input_feed, run, deadline_s)
+        self._held = None if held.over else held
+        return [made[name] for name in names]
+
+    def _run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], deadline_s: float
+    ) -> list[np.ndarray]:
         if self._sharing.share is None:
             if deadline_s < math.inf:
                 raise CallerError(
@@ -231,9 +266,19 @@ class Session:
 
     def run_with_iobinding(self, binding: IOBinding, run_options: Any = None) -> None:
         """One run over what is bound."""
+        if self._sharing.instead is not None:
+            binding._take(self.run(None, binding._inputs))
+        elif (held := self._held) is None:
+            self._run_bound(binding)
+        else:
+            binding._put(held.run(binding._inputs, lambda: self._run_bound(binding)))
+            self._held = None if held.over else held
+
+    def _run_bound(self, binding: IOBinding) -> dict[str, Any]:
         direct = self._executor.direct
         if direct is None or self._sharing.share is not None or not binding._run_by(direct):
-            binding._take(self.run(None, binding._inputs))
+            binding._take(self._run(None, binding._inputs, math.inf))
+        return {name: binding._made[name] for name in binding._outputs}
 
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
         """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
@@ -283,6 +328,17 @@ class Session:
         """Of the buffer that values between steps share; 0 where a framework runs the whole model."""
         return self._executor.peak_bytes
 
+    @property
+    def checks(self) -> HeldRuns | None:
+        """The runs that are held against ONNX Runtime: how many were, and why no further one is. None where
+        ONNX Runtime itself runs the model as it was given."""
+        return self._checks
+
+    @property
+    def check_peak_bytes(self) -> int:
+        """About what holding runs against ONNX Runtime had in memory at most, beside the session."""
+        return self._checks.peak_bytes if self._checks is not None else 0
+
     def example(self, seed: int = 0) -> dict[str, np.ndarray]:
         """Random inputs of the model's types: normal floats, small whole numbers, true."""
         return random_inputs(self.graph, seed)
@@ -290,6 +346,8 @@ class Session:
     def close(self) -> None:
         """Let go of kernels, buffers and, where it is the session's own, the client."""
         self._sharing.close()
+        if self._held is not None:
+            self._held.close()
         self._executor.close()
         self._kernels.close()
         if self._own:
@@ -309,7 +367,8 @@ class Session:
             return None
         made = Session(
             self.graph, client=client, threads=threads, example=self._example, try_s=self._try_s,
-            frameworks=self._frameworks, fusions=self._most_fusions, _otherwise=self.kernels,
+            frameworks=self._frameworks, fusions=self._most_fusions, exact=self._exact,
+            check_runs=self._check_runs, _otherwise=self.kernels,
         )  # fmt: skip
         made._own = True
         return made
@@ -329,14 +388,24 @@ class Session:
         """What is fastest with the caller's example, which must fit, else with random values, if the model
         takes them. ``asks``: the plan was asked for; where it errs more than it may, one of exact kernels is
         asked for in its place."""
+        if self._example is None and self._left_out.unending:
+            return self._unheld(self._left_out.unending)
+        choices = self._left_out.without(self.kernels.choices)
         try:
             feed = self._example if self._example is not None else self.example()
             chosen = choose(
-                self.graph, self.kernels.choices, self.place, self._build, feed, self.threads, self._try_s,
+                self.graph, choices, self.place, self._build, feed, self.threads, self._try_s,
                 frameworks=self._kept.rivals(), loading_s=conf().loading_s,
                 given=None if self._given is None else self._given.plan, fused=self._fused,
-                fewer=self._kernels.choices_on, exact=lambda: self._forms.in_float64(self.graph, feed),
+                fewer=lambda threads: self._left_out.without(self._kernels.choices_on(threads)),
+                exact=lambda: self._forms.in_float64(self.graph, feed),
+                wants_exact=self._exact, first_run_s=conf().first_run_s,
             )  # fmt: skip
+        except TookTooLong as error:
+            reason = f"The example did not end ({error}): give the session one that does by example=."
+            if self._example is None:
+                self._left_out.add_example(reason)
+            return self._unheld(reason)
         except OpatlasError as error:
             if self._example is not None:
                 raise
@@ -350,16 +419,53 @@ class Session:
                 self._look_up(exact, self._most_fusions)
                 return self._chosen()
         self.standings, self.refused = chosen.standings, chosen.refused
+        self._default_differs = chosen.default_differs
         if self._given is None:
             self._kept.keep(chosen.plan, chosen.standings)
         else:
-            self._runs_given = said_of(chosen.plan) in chosen.of_given
+            self._told, self._runs_given = chosen, said_of(chosen.plan) in chosen.of_given
             self._given.report(self._client, chosen)
         return chosen.executor
 
+    def _unheld(self, reason: str) -> Executor:
+        """ONNX Runtime, since nobody can be held against it."""
+        log.warning("No plan is tried. %s", reason)
+        self.refused = {"every plan and framework": reason}
+        return self._build(whole(self.graph, *self.place))
+
+    def _to_be_held(self) -> HeldRuns | None:
+        """Where anything but ONNX Runtime runs the model, or a form that the caller did not give."""
+        is_given = self.graph is self._forms.graph and self.plan == whole(self.graph, *self.place)
+        if is_given or self._default_differs:
+            return None
+        return HeldRuns(
+            self._forms.graph, self.threads, self._check_runs, conf().check_s, exact=self._exact,
+            left=self._leave,
+        )  # fmt: skip
+
+    def _leave(
+        self, reason: str, feed: Mapping[str, Any], theirs: Mapping[str, Any], model: OnnxRuntimeRegion
+    ) -> None:
+        """To ONNX Runtime, for good: what ran gave other values than ``theirs``."""
+        executor, plan = self._executor, self._executor.plan
+        said = said_of(plan) + ", in a simpler form" * (self.graph is not self._forms.graph)
+        executor.leave(model, reason)
+        self.refused = {**self.refused, said: reason}
+        log.warning("%s: %s. ONNX Runtime runs the model from now on.", said, reason)
+        blamed = (
+            blamed_kernels(executor.graph, plan, self._build, feed, theirs, conf().check_s) if theirs else []
+        )
+        self._left_out.add(plan, blamed)
+        for by in blamed:
+            self._kernels.load(by).blame(reason)
+        if self._given is not None and self._told is not None:
+            self._given.report(self._client, self._told, runs=said_of(self.plan))
+
     def _build(self, plan: ModelPlan) -> Executor:
         graph = self._given.running if self._given is not None and plan.nhwc else self.graph
-        return Executor(graph, plan, self._kernels.load, threads=self.threads, revoked=self._revoked)
+        return Executor(
+            graph, plan, self._kernels.load, threads=self.threads, revoked=self._revoked, exact=self._exact
+        )
 
     def _revoked(self) -> frozenset[str]:
         """What must not run any more, as far as the machine was told; asked for now and then, beside the

@@ -1,0 +1,81 @@
+"""What has been seen to give other values than ONNX Runtime for a model, or not to end, as the machine's
+cache keeps it: it takes no further part here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from opatlas.client.cache.store import EntryStore, digest_of
+from opatlas.client.machine import LIBRARIES, installed_versions
+from opatlas.graph.linked import NodeAt
+from opatlas.plan.making import DEFAULT, NodeChoice
+from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan
+
+
+class LeftOut:
+    """Of one model (``key``: as it is given), place, and way of computing (``exact``), with these versions of
+    libraries. ``store``: the machine's cache; without one it is known to this session alone."""
+
+    def __init__(self, store: EntryStore | None, key: str, place: tuple[str, str], exact: bool) -> None:
+        self._store = store
+        versions = installed_versions((*LIBRARIES, "openvino"))
+        self._name = digest_of(["left out", key, *place, versions, exact])
+        known = (store.fact(self._name) if store is not None else None) or {}
+        self._known: Mapping[str, Any] = known
+
+    @property
+    def frameworks(self) -> frozenset[str]:
+        return frozenset(self._known.get("frameworks", ()))
+
+    @property
+    def artifacts(self) -> frozenset[str]:
+        """Kernels'."""
+        return frozenset(self._known.get("artifacts", ()))
+
+    @property
+    def simpler(self) -> bool:
+        """The model's simpler form."""
+        return bool(self._known.get("simpler"))
+
+    @property
+    def unending(self) -> str:
+        """Why no example is run; "" where one may be."""
+        return str(self._known.get("unending", ""))
+
+    def has(self, plan: ModelPlan) -> bool:
+        """Whether any of it is part of a plan."""
+        kernels = {by.artifact for by in plan.kernels}
+        return bool(self.frameworks & _frameworks(plan) or self.artifacts & kernels)
+
+    def without(self, choices: Mapping[NodeAt, NodeChoice]) -> dict[NodeAt, NodeChoice]:
+        """The kernels that may take part."""
+        return {at: one for at, one in choices.items() if one.by.artifact not in self.artifacts}
+
+    def add(self, plan: ModelPlan, blamed: Iterable[ByKernel]) -> None:
+        """What a plan is left out for: the kernels that are to blame, else the frameworks that it leaves
+        nodes to, else all its kernels; of a plan that has neither, the form of the model that it is of."""
+        artifacts = {by.artifact for by in blamed}
+        frameworks = set() if artifacts else _frameworks(plan)
+        if not artifacts and not frameworks:
+            artifacts = {by.artifact for by in plan.kernels}
+        self._keep(
+            frameworks=sorted(self.frameworks | frameworks),
+            artifacts=sorted(self.artifacts | artifacts),
+            simpler=self.simpler or not (artifacts or frameworks),
+        )
+
+    def add_example(self, reason: str) -> None:
+        """The session's own example does not end."""
+        self._keep(unending=reason)
+
+    def _keep(self, **found: Any) -> None:
+        self._known = {**self._known, **found}
+        if self._store is not None:
+            self._store.keep_fact(self._name, self._known)
+
+
+def _frameworks(plan: ModelPlan) -> set[str]:
+    return {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} - {
+        DEFAULT.framework
+    }
