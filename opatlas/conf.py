@@ -185,7 +185,7 @@ class OpatlasConf:
         least=0.0,
     )
     first_run_s: float = variable(
-        30.0,
+        15.0,
         "seconds",
         "that the first run of a model over its example may take; one that takes longer is ended, and ONNX "
         "Runtime runs the model",

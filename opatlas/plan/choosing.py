@@ -39,7 +39,7 @@ from opatlas.plan.plan import (
 from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
-from opatlas.plan.saturating import cut_off_products, first_of, others_run
+from opatlas.plan.saturating import CutOff, cut_off_products
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
 
 log = logging.getLogger("opatlas")
@@ -51,7 +51,7 @@ LOADING_S = 30.0
 """For loading the model into them, one after another; what does not load within it takes no part."""
 COPIES = 3
 """Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
-FIRST_RUN_S = 30.0
+FIRST_RUN_S = 15.0
 """For the default's first run over the example."""
 TRIED_S, HOPELESS = 2.0, 100.0
 """For anybody else's first run: so many seconds, or so many times as long as the default took, which is more.
@@ -185,7 +185,7 @@ class _Contest:
         self.refused: dict[str, str] = {}
         self.of_given: set[str] = set()
         self.inexact, self.default_differs = "", False
-        self._cut_off = cut_off_products(graph) if truth is None else frozenset()
+        self._cut_off = cut_off_products(graph) if truth is None else CutOff()
         if truth is not None:
             self._expect(truth())
 
@@ -232,8 +232,8 @@ class _Contest:
         of several nodes, where these promise more; the one that promises most with its rest by OpenVINO,
         where that runs the whole model, and with its regions' threads used in other ways; and that one, or
         the whole model, in several streams, where enough of it can overlap."""
-        choices = {at: one for at, one in choices.items() if first_of(at) not in self._cut_off}
-        fused = [one for one in fused if self._cut_off.isdisjoint(one.fused)]
+        choices = {at: one for at, one in choices.items() if self._cut_off.allows(at)}
+        fused = [one for one in fused if all(map(self._cut_off.allows, one.fused))]
         streams = self._stream_counts(threads)
         if not choices and not fused and not streams:
             return
@@ -372,7 +372,7 @@ class _Contest:
 
     def _check_values(self, plan: ModelPlan) -> None:
         """Raises where it is known before that a plan gives other values over some inputs, or never ends."""
-        if others_run(plan, self._cut_off):
+        if self._cut_off.forbids(plan):
             raise LoadError(CUT_OFF)
         in_openvino = any(step.by == ByFramework("openvino") for step in plan.steps)
         if in_openvino and (loop := unbounded_loop(self._graph)):

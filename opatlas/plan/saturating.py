@@ -8,7 +8,8 @@ exactly gives others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -17,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from opatlas.graph.linked import LEFT_OUT, NodeAt
 from opatlas.graph.normal import GraphNode, ModelGraph
 from opatlas.load.onnxruntime_recipe import quiet_options
-from opatlas.plan.plan import ByFramework, ModelPlan
+from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
 from opatlas.plan.regions import DEFAULT, open_session
 
 _PRODUCTS: Mapping[tuple[str, str], tuple[int | None, tuple[int, ...]]] = {
@@ -35,13 +36,50 @@ _PRODUCTS: Mapping[tuple[str, str], tuple[int | None, tuple[int, ...]]] = {
 Runtime computes ConvInteger exactly."""
 _DEQUANTISED = ("Conv", "Gemm", "MatMul")
 """ONNX Runtime makes one of the above of these, where both inputs are dequantised."""
+_MOVING = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
+"""What may stand between."""
 _LARGEST, _MOST = 255, 2**15 - 1
 
 
-def cut_off_products(graph: ModelGraph) -> frozenset[int]:
-    """Nodes of a graph whose values ONNX Runtime may cut off on this processor, with those that quantise for
-    them; a node with bodies for one in its bodies. None where it computes exactly."""
-    return _cut_off(graph) if cuts_off() else frozenset()
+@dataclass(frozen=True)
+class CutOff:
+    """What of a model stays with ONNX Runtime for that: ``nodes``, with one that has such in its bodies.
+    ``in_one``: all of it in one piece, since only there does it see that what it multiplies was quantised."""
+
+    nodes: frozenset[int] = frozenset()
+    in_one: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes)
+
+    def allows(self, at: NodeAt) -> bool:
+        """Whether somebody else may run a node."""
+        return not self.in_one and (at if isinstance(at, int) else at[0]) not in self.nodes
+
+    def forbids(self, plan: ModelPlan) -> bool:
+        """Whether a plan gives one of these nodes to somebody else."""
+        others = [step for step in plan.steps if not _is_default(step)]
+        if self.in_one:
+            return bool(others) or len(plan.steps) > 1
+        return any(not self.nodes.isdisjoint(step.nodes) for step in others)
+
+
+def _is_default(step: PlanStep) -> bool:
+    return isinstance(step.by, ByFramework) and step.by.framework == DEFAULT
+
+
+def cut_off_products(graph: ModelGraph) -> CutOff:
+    """What of a model ONNX Runtime may cut off on this processor; nothing where it computes exactly."""
+    return _cut_off(graph) if cuts_off() else CutOff()
+
+
+def has_fed_products(graph: ModelGraph) -> bool:
+    """Whether a product has weights that only a run knows: ONNX Runtime's exact way does not reach these."""
+    return any(
+        (_is_product(graph, node) and not any(map(graph.is_constant, _weights(node))))
+        or any(has_fed_products(body.graph) for body in node.bodies)
+        for node in graph.nodes
+    )
 
 
 @cache
@@ -61,59 +99,64 @@ def cuts_off() -> bool:
     return bool((found != ones.astype(np.int32) @ weights.astype(np.int32)).any())
 
 
-def others_run(plan: ModelPlan, nodes: Set[int]) -> bool:
-    """Whether anybody but ONNX Runtime runs one of these nodes by the plan."""
+def _cut_off(graph: ModelGraph) -> CutOff:
+    found, in_one = set[int](), False
+    for at, node in enumerate(graph.nodes):
+        inner = [_cut_off(body.graph) for body in node.bodies]
+        is_dequantised = _is_dequantised(graph, node)
+        if any(inner) or is_dequantised or _is_product(graph, node):
+            found.add(at)
+        in_one = in_one or is_dequantised or any(one.in_one for one in inner)
+    return CutOff(frozenset(found), in_one)
+
+
+def _is_product(graph: ModelGraph, node: GraphNode) -> bool:
+    kind = _kind(node)
+    if kind not in _PRODUCTS:
+        return False
+    data, _ = _PRODUCTS[kind]
+    if data is not None and not _may_be(graph, _input(node, data), TensorProto.UINT8):
+        return False
     return any(
-        not nodes.isdisjoint(step.nodes)
-        for step in plan.steps
-        if not (isinstance(step.by, ByFramework) and step.by.framework == DEFAULT)
+        _overflow(graph.evaluate([one])[one] if graph.is_constant(one) else None, node)
+        for one in _weights(node)
+        if _may_be(graph, one, TensorProto.INT8)
     )
 
 
-def first_of(at: NodeAt) -> int:
-    """The number of a node, or of the one in whose bodies it is."""
-    return at if isinstance(at, int) else at[0]
+def _kind(node: GraphNode) -> tuple[str, str]:
+    return node.proto.domain.replace("ai.onnx", ""), node.proto.op_type
 
 
-def _cut_off(graph: ModelGraph) -> frozenset[int]:
-    makers = {value: at for at, node in enumerate(graph.nodes) for value in node.makes}
-    found = set[int]()
-    for at, node in enumerate(graph.nodes):
-        if any(_cut_off(body.graph) for body in node.bodies):
-            found.add(at)
-        kind = (node.proto.domain.replace("ai.onnx", ""), node.proto.op_type)
-        if kind in _PRODUCTS:
-            data, weights = _PRODUCTS[kind]
-            values = [_input(node, one) for one in weights]
-            if (data is None or _may_be(graph, _input(node, data), TensorProto.UINT8)) and any(
-                _overflows(graph, one, node) for one in values
-            ):
-                found.add(at)
-        elif kind[0] == "" and kind[1] in _DEQUANTISED:
-            found |= _dequantised(graph, at, makers)
-    return frozenset(found)
+def _weights(node: GraphNode) -> list[int]:
+    return [_input(node, one) for one in _PRODUCTS[_kind(node)][1]]
 
 
-def _dequantised(graph: ModelGraph, at: int, makers: Mapping[int, int]) -> set[int]:
-    """The product, what dequantises for it and what quantises its result: together they are what ONNX Runtime
-    computes in 8 bits."""
-    node = graph.nodes[at]
-    sources = [makers.get(_input(node, which)) for which in (0, 1)]
-    quantised = [
-        _input(graph.nodes[one], 0)
-        for one in sources
-        if one is not None and graph.nodes[one].proto.op_type == "DequantizeLinear"
-    ]
-    if len(quantised) < 2 or not _may_be(graph, quantised[0], TensorProto.UINT8):
-        return set()
-    if not _overflows(graph, quantised[1], node):
-        return set()
-    readers = {
-        number
-        for number, one in enumerate(graph.nodes)
-        if one.proto.op_type == "QuantizeLinear" and not node.makes.isdisjoint(one.reads)
-    }
-    return {at, *(one for one in sources if one is not None), *readers}
+def _is_dequantised(graph: ModelGraph, node: GraphNode) -> bool:
+    """Whether it multiplies what was dequantised from uint8 by what was from int8."""
+    if node.proto.domain not in ("", "ai.onnx") or node.proto.op_type not in _DEQUANTISED:
+        return False
+    data, weights = (_quantised(graph, _input(node, which)) for which in (0, 1))
+    if data is None or weights is None:
+        return False
+    kinds = [graph.walk.types.get(name) for name in (data, weights)]
+    elements = [kind.element if kind is not None else None for kind in kinds]
+    if elements[0] not in (None, TensorProto.UINT8) or elements[1] not in (None, TensorProto.INT8):
+        return False
+    tensor = graph.walk.initializers.get(weights)
+    return _overflow(None if tensor is None else numpy_helper.to_array(tensor), node)
+
+
+def _quantised(graph: ModelGraph, value: int) -> str | None:
+    """The name of what a value was dequantised from; None where it was not."""
+    if value == LEFT_OUT:
+        return None
+    makers = {name: node.proto for node in graph.nodes for name in node.proto.output}
+    makers |= {name: node for node in graph.walk.folded for name in node.output}
+    name = graph.names[value]
+    while (maker := makers.get(name)) is not None and maker.op_type in _MOVING:
+        name = maker.input[0]
+    return maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else None
 
 
 def _input(node: GraphNode, which: int) -> int:
@@ -125,14 +168,12 @@ def _may_be(graph: ModelGraph, value: int, element: int) -> bool:
     return value != LEFT_OUT and (kind is None or kind.element == element)
 
 
-def _overflows(graph: ModelGraph, value: int, node: GraphNode) -> bool:
-    """Whether two weights of one result, times the largest uint8, may be more than 16 bits hold. Which two
-    are added first is ONNX Runtime's: any of a result's."""
-    if not _may_be(graph, value, TensorProto.INT8):
-        return False
-    if not graph.is_constant(value):
+def _overflow(weights: np.ndarray | None, node: GraphNode) -> bool:
+    """Whether two weights of one result, times the largest uint8, may be more than 16 bits hold; of weights
+    that only a run knows they may. Which two are added first is ONNX Runtime's: any of a result's."""
+    if weights is None:
         return True
-    weights = graph.evaluate([value])[value].astype(np.int32)
+    weights = weights.astype(np.int32)
     if "Conv" in node.proto.op_type:
         if weights.shape[1] == 1:
             return False  # of each channel alone: not by these products

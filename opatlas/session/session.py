@@ -21,13 +21,14 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.plan.choosing import Chosen, choose, said_of
 from opatlas.plan.engines import Engines
-from opatlas.plan.exactness import MOST_ERROR
+from opatlas.plan.exactness import MOST_ERROR, by_onnx
 from opatlas.plan.executor import Executor
 from opatlas.plan.limits import TookTooLong
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
 from opatlas.plan.regions import OnnxRuntimeRegion
+from opatlas.plan.saturating import cut_off_products, has_fed_products
 from opatlas.session.blaming import blamed_kernels
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
@@ -48,7 +49,7 @@ from opatlas.session.kernels_by_threads import KernelsByThreads
 from opatlas.session.known_kernels import KnownKernels
 from opatlas.session.left_out import LeftOut
 from opatlas.session.own_fusions import fused_choices, own_fusions
-from opatlas.session.reporting import StepShare, step_shares, timeline_by
+from opatlas.session.reporting import StepShare, is_whole, step_shares, timeline_by
 from opatlas.session.sharing import Sharing
 from opatlas.streams.timeline import Timeline
 
@@ -398,7 +399,7 @@ class Session:
                 frameworks=self._kept.rivals(), loading_s=conf().loading_s,
                 given=None if self._given is None else self._given.plan, fused=self._fused,
                 fewer=lambda threads: self._left_out.without(self._kernels.choices_on(threads)),
-                exact=lambda: self._forms.in_float64(self.graph, feed),
+                exact=lambda: self._exactly(feed),
                 wants_exact=self._exact, first_run_s=conf().first_run_s,
             )  # fmt: skip
         except TookTooLong as error:
@@ -427,6 +428,14 @@ class Session:
             self._given.report(self._client, chosen)
         return chosen.executor
 
+    def _exactly(self, feed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray] | None:
+        """What the model gives in float64; of products that ONNX Runtime cannot compute exactly, and that
+        PyTorch lacks, what ONNX says of them."""
+        found = self._forms.in_float64(self.graph, feed)
+        if found is None and self._exact and cut_off_products(self.graph) and has_fed_products(self.graph):
+            return by_onnx(self.graph, feed, conf().first_run_s)
+        return found
+
     def _unheld(self, reason: str) -> Executor:
         """ONNX Runtime, since nobody can be held against it."""
         log.warning("No plan is tried. %s", reason)
@@ -435,8 +444,8 @@ class Session:
 
     def _to_be_held(self) -> HeldRuns | None:
         """Where anything but ONNX Runtime runs the model, or a form that the caller did not give."""
-        is_given = self.graph is self._forms.graph and self.plan == whole(self.graph, *self.place)
-        if is_given or self._default_differs:
+        is_given = self.graph is self._forms.graph
+        if self._default_differs or (is_given and is_whole(self._executor.plan)):
             return None
         return HeldRuns(
             self._forms.graph, self.threads, self._check_runs, conf().check_s, exact=self._exact,

@@ -121,9 +121,7 @@ def open_region(
     the part."""
     if framework == DEFAULT:
         names = (part.input_names, part.output_names)
-        return OnnxRuntimeRegion(
-            part.model, *names, threads, alone=alone, threading=threading, exact=exact
-        )
+        return OnnxRuntimeRegion(part.model, *names, threads, alone=alone, threading=threading, exact=exact)
     if not is_installed(framework):
         raise LoadError(f"{LABELS[framework]} is not installed")
     module, name = _REGIONS[framework]
