@@ -9,21 +9,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from opatlas.errors import LoadError, OpatlasError, first_line
+from opatlas.errors import LoadError, first_line
 from opatlas.evidence import Ratios
 from opatlas.graph.linked import NodeAt
-from opatlas.graph.loops import unbounded_loop
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.weights import weight_bytes
 from opatlas.memory import lacking
 from opatlas.noise import MARGIN
-from opatlas.plan.closeness import is_close
 from opatlas.plan.compiling import compile_ahead
 from opatlas.plan.cuts import worth_their_cuts
 from opatlas.plan.exactness import why_inexact
 from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
-from opatlas.plan.limits import TookTooLong, within
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, kernels_in, whole, with_kernels
 from opatlas.plan.plan import (
@@ -33,38 +30,25 @@ from opatlas.plan.plan import (
     RESTING,
     Alternative,
     ByFramework,
-    ByKernel,
     ModelPlan,
 )
 from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
+from opatlas.plan.said import WHOLE, said_of
 from opatlas.plan.saturating import CutOff, cut_off_products
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
+from opatlas.plan.trying import DIFFERS_FROM_EXACT, LOADING_S, TRIED_S, Build, DefaultRun, Trial
 
 log = logging.getLogger("opatlas")
 SHARES = (1.0, 0.5, 0.25)
 """Of the kernels that promise to be faster, the most promising: so many are tried together."""
 OTHERS = FRAMEWORKS[1:]
 """Frameworks that a model is tried in beside the default."""
-LOADING_S = 30.0
-"""For loading the model into them, one after another; what does not load within it takes no part."""
 COPIES = 3
 """Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
 FIRST_RUN_S = 15.0
 """For the default's first run over the example."""
-TRIED_S, HOPELESS = 2.0, 100.0
-"""For anybody else's first run: so many seconds, or so many times as long as the default took, which is more.
-Who takes so many times as long again takes no further part."""
-
-OTHER_VALUES = "it gives other values than the whole model in ONNX Runtime"
-DIFFERS_FROM_EXACT = "it gives other values than the model computed in float64"
-CUT_OFF = (
-    "ONNX Runtime cuts off sums of products of uint8 by int8 on this processor, and its values are asked "
-    "for: exact=True asks for the exact ones"
-)
-
-Build = Callable[[ModelPlan], Executor]
 Fewer = Callable[[int], Mapping[NodeAt, NodeChoice]]
 """The kernels that are known for so many threads, fewer than the model's."""
 Exact = Callable[[], Sequence[np.ndarray] | None]
@@ -177,26 +161,21 @@ class _Contest:
         """``truth``: what is expected instead of the default's outputs, where anybody can tell it."""
         self._graph, self._place, self._build, self._feed = graph, place, build, feed
         default = build(whole(graph, *place))
-        start = time.perf_counter()
-        self._expected = _run_default(default, feed, first_run_s)
-        self._default_s = time.perf_counter() - start
+        found = DefaultRun.of(default, feed, first_run_s)
         self._default_us = _foretold(default, feed)
         self.executors = {WHOLE: default}
         self.refused: dict[str, str] = {}
         self.of_given: set[str] = set()
-        self.inexact, self.default_differs = "", False
-        self._cut_off = cut_off_products(graph) if truth is None else CutOff()
-        if truth is not None:
-            self._expect(truth())
-
-    def _expect(self, exact: Sequence[np.ndarray] | None) -> None:
-        """These outputs of whoever takes part, where the default does not give them."""
-        if exact is None:
-            return
-        wanted = [_rounded(one, like) for one, like in zip(exact, self._expected, strict=True)]
-        if not all(map(is_close, self._expected, wanted)):
-            self.default_differs, self._expected = True, wanted
+        self.inexact = ""
+        cut_off = cut_off_products(graph) if truth is None else CutOff()
+        self._trial = Trial(graph, build, feed, found, cut_off)
+        if truth is not None and self._trial.expect(truth()):
             self.refused[LABELS[DEFAULT]] = DIFFERS_FROM_EXACT
+
+    @property
+    def default_differs(self) -> bool:
+        """From what is exact, which was asked for."""
+        return self._trial.expects_other
 
     def add_frameworks(self, frameworks: Sequence[str], threads: int, loading_s: float) -> None:
         """The whole model in each that takes it, within so many seconds in all."""
@@ -206,7 +185,7 @@ class _Contest:
                 continue
             try:
                 plan = by_framework(whole(self._graph, *self._place), framework)
-                self._check_values(plan)
+                self._trial.check(plan)
                 if (left_s := end - time.perf_counter()) <= 0:
                     raise LoadError(f"{loading_s:.0f} s were for loading frameworks, and are over")
                 if reason := lacking(COPIES * weight_bytes(self._graph.model)):
@@ -214,7 +193,7 @@ class _Contest:
                 if framework in COMPILED:
                     compile_ahead(framework, self._graph, threads, left_s)
                 left_s = max(end - time.perf_counter(), TRIED_S)  # of a compiler: what it has compiled
-                executor = self._sound(plan, left_s)
+                executor = self._trial.sound(plan, left_s)
             except Exception as error:  # whatever a framework raises while it loads or runs
                 self.refused[LABELS[framework]] = first_line(error)
                 continue
@@ -232,8 +211,8 @@ class _Contest:
         of several nodes, where these promise more; the one that promises most with its rest by OpenVINO,
         where that runs the whole model, and with its regions' threads used in other ways; and that one, or
         the whole model, in several streams, where enough of it can overlap."""
-        choices = {at: one for at, one in choices.items() if self._cut_off.allows(at)}
-        fused = [one for one in fused if all(map(self._cut_off.allows, one.fused))]
+        choices = {at: one for at, one in choices.items() if self._trial.cut_off.allows(at)}
+        fused = [one for one in fused if all(map(self._trial.cut_off.allows, one.fused))]
         streams = self._stream_counts(threads)
         if not choices and not fused and not streams:
             return
@@ -270,7 +249,7 @@ class _Contest:
         """Whether it errs no more than it may, as far as anybody can tell; asked of the given plan alone."""
         executor = self.executors[said]
         if said in self.of_given and executor.plan.kernels and (outputs := exact()) is not None:
-            self.inexact = why_inexact(executor.run(self._feed), self._expected, outputs)
+            self.inexact = why_inexact(executor.run(self._feed), self._trial.found.outputs, outputs)
             if self.inexact:
                 log.warning("A plan of %s does not run: %s", said, self.inexact)
                 return False
@@ -297,7 +276,7 @@ class _Contest:
         except Exception as error:  # whatever a profile shows or hides: the whole model runs
             log.warning("No plan is tried, since the model could not be profiled: %s", first_line(error))
             return None
-        arrays = (*self._feed.values(), *self._expected)
+        arrays = (*self._feed.values(), *self._trial.found.outputs)
         copied = sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
         outer = {at: us for at, us in profiled.items() if isinstance(at, int)}
         known = costs(self._graph, outer, self._default_us, copied, threads)
@@ -345,46 +324,9 @@ class _Contest:
         if (said := said_of(plan)) in self.executors:
             return
         try:
-            self.executors[said] = self._sound(plan)
+            self.executors[said] = self._trial.sound(plan)
         except Exception as error:
             log.warning("A plan of %s takes no part: %s", said, first_line(error))
-
-    def _sound(self, plan: ModelPlan, loading_s: float = LOADING_S) -> Executor:
-        """The plan's executor; raises unless it loads and runs in time and gives what is expected."""
-        self._check_values(plan)
-        executor = within(loading_s, lambda: self._build(plan), Executor.close)
-        run_s = max(TRIED_S, HOPELESS * self._default_s)
-        try:
-            runs = min(2, plan.stream_count)  # the first is one step after the other
-            for _ in range(runs):
-                made = within(run_s, lambda: executor.run(self._feed), lambda _: executor.close())
-                if not all(map(is_close, made, self._expected)):
-                    raise LoadError(OTHER_VALUES if not self.default_differs else DIFFERS_FROM_EXACT)
-            if reason := executor.fallen_back or executor.in_one_stream:  # else another would be timed
-                raise LoadError(reason)
-            self._refuse_hopeless(executor)
-        except TookTooLong:
-            raise  # who runs it still closes it
-        except Exception:
-            executor.close()
-            raise
-        return executor
-
-    def _check_values(self, plan: ModelPlan) -> None:
-        """Raises where it is known before that a plan gives other values over some inputs, or never ends."""
-        if self._cut_off.forbids(plan):
-            raise LoadError(CUT_OFF)
-        in_openvino = any(step.by == ByFramework("openvino") for step in plan.steps)
-        if in_openvino and (loop := unbounded_loop(self._graph)):
-            raise LoadError(f"it cannot be ended, and the end of the loop {loop!r} depends on data")
-
-    def _refuse_hopeless(self, executor: Executor) -> None:
-        """By its second run: the first has in it what only a first one does."""
-        start = time.perf_counter()
-        executor.run(self._feed)
-        took = (time.perf_counter() - start) / self._default_s
-        if took > HOPELESS:
-            raise LoadError(f"it takes {took:.0f} times as long as ONNX Runtime")
 
 
 def _foretold(executor: Executor, feed: Feed) -> float:
@@ -393,20 +335,6 @@ def _foretold(executor: Executor, feed: Feed) -> float:
     [step] = executor.plan.steps
     executor.plan = replace(executor.plan, steps=(replace(step, predicted_us=us),))
     return us
-
-
-def _run_default(executor: Executor, feed: Feed, seconds: float) -> list[np.ndarray]:
-    """Its first run; closed where that fails or does not end."""
-    try:
-        return executor.run(feed, limit_s=seconds)
-    except OpatlasError:
-        executor.close()
-        raise
-
-
-def _rounded(exact: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """In the type that a model gives it in."""
-    return exact.astype(like.dtype) if isinstance(like, np.ndarray) else exact
 
 
 def by_framework(plan: ModelPlan, framework: str) -> ModelPlan:
@@ -446,36 +374,6 @@ def _plans(
         if plan.kernels:
             found.setdefault(said_of(plan), plan)
     return list(found.values())
-
-
-def said_of(plan: ModelPlan) -> str:
-    """How people read which plan it is."""
-    count = len(plan.kernels)
-    others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} or {DEFAULT}
-    labels = " and ".join(sorted(LABELS[one] for one in others))
-    streams = f", in {plan.stream_count} streams" * (plan.stream_count > 1)
-    streams = _threading_said(plan) + streams
-    streams = f", {plan.nhwc.nodes} nodes channels-last" * bool(plan.nhwc) + streams
-    if not count and len(others) == 1:
-        return whole_said(*others) + streams
-    rest = f", the rest by {labels}" * (others != {DEFAULT})
-    several = sum(isinstance(step.by, ByKernel) and len(step.nodes) > 1 for step in plan.steps)
-    rest = f", {several} of several nodes" * bool(several) + rest
-    return f"{count} of {plan.step_count} steps by kernels{rest}{streams}"
-
-
-def _threading_said(plan: ModelPlan) -> str:
-    used = [step.by.threading for step in plan.steps if isinstance(step.by, ByFramework)]
-    resting = ", threads resting" * (RESTING in used)
-    return resting + f", {used.count(ONE)} regions on one thread" * (ONE in used)
-
-
-def whole_said(framework: str) -> str:
-    """How people read a whole model in a framework."""
-    return f"{LABELS[framework]}, the whole model"
-
-
-WHOLE = whole_said(DEFAULT)
 
 
 def _promising(

@@ -19,8 +19,9 @@ from opatlas.graph.structure import ModelStructure, structure_of
 from opatlas.identity.operator import Operator
 from opatlas.identity.place.setting import default_setting
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import Chosen, said_of
+from opatlas.plan.choosing import Chosen
 from opatlas.plan.plan import ByBodies, ByKernel, InvalidPlan, ModelPlan
+from opatlas.plan.said import said_of
 from opatlas.session.forms import OtherForms
 from opatlas.streams.timeline import Timeline
 

@@ -13,11 +13,12 @@ from opatlas.conf import conf
 from opatlas.errors import CallerError
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import OTHERS, whole_said
+from opatlas.plan.choosing import OTHERS
 from opatlas.plan.line_up import UNDECIDED, TimedInTurns
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import ModelPlan
 from opatlas.plan.regions import is_installed
+from opatlas.plan.said import whole_said
 from opatlas.session.kernels_by_threads import KernelsByThreads
 from opatlas.session.left_out import LeftOut
 

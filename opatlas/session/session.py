@@ -19,7 +19,7 @@ from opatlas.errors import CallerError, LoadError, OpatlasError
 from opatlas.graph.given_model import random_inputs, read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
-from opatlas.plan.choosing import Chosen, choose, said_of
+from opatlas.plan.choosing import Chosen, choose
 from opatlas.plan.engines import Engines
 from opatlas.plan.exactness import MOST_ERROR, by_onnx
 from opatlas.plan.executor import Executor
@@ -28,6 +28,7 @@ from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
 from opatlas.plan.regions import OnnxRuntimeRegion
+from opatlas.plan.said import said_of
 from opatlas.plan.saturating import cut_off_products, has_fed_products
 from opatlas.session.blaming import blamed_kernels
 from opatlas.session.forms import OtherForms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -13,9 +13,14 @@ EVEN, ODD = {"n": np.array(10)}, {"n": np.array(9)}
 _KNOWN = {"two": np.int64(2), "zero": np.int64(0), "true": np.bool_(True), "most": np.int64(2**63 - 1)}
 
 
-def halving(turns: str = "", ends: str = "c_out", before: Sequence[onnx.NodeProto] = ()) -> bytes:
+def halving(
+    turns: str = "",
+    ends: str = "c_out",
+    before: Sequence[onnx.NodeProto] = (),
+    more: Mapping[str, np.ndarray] | None = None,
+) -> bytes:
     """Down by two until it is 0; ``s`` is the sum. ``turns``: the name of the most; ``ends``: of the body's
-    condition; ``before``: nodes before the loop."""
+    condition; ``before``: nodes before the loop, with ``more`` constants."""
     number = helper.make_tensor_value_info
     body = helper.make_graph(
         [
@@ -41,7 +46,7 @@ def halving(turns: str = "", ends: str = "c_out", before: Sequence[onnx.NodeProt
         "halving",
         [number("n", TensorProto.INT64, [])],
         [number("s", TensorProto.INT64, [])],
-        [numpy_helper.from_array(np.array(one), name) for name, one in _KNOWN.items()],
+        [numpy_helper.from_array(np.array(one), name) for name, one in {**_KNOWN, **(more or {})}.items()],
     )
     opset = [helper.make_opsetid("", 17)]
     return helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()

@@ -1,4 +1,4 @@
-"""Where ONNX Runtime cuts off 8-bit products a session gives its values, and the exact ones for the asking."""
+"""Where ONNX Runtime cuts off 8-bit products a session gives its values; the exact ones for the asking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import opatlas
 import opatlas.session.session  # before anything of it is replaced
 from opatlas.client import Client
 from opatlas.identity import Setting
-from opatlas.plan import choosing, regions, saturating
+from opatlas.plan import choosing, regions, saturating, trying
 from opatlas.plan.saturating import cuts_off
 from tests.opatlas.plan.making import wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
@@ -111,7 +111,7 @@ def test_where_onnx_runtime_cannot_whoever_computes_exactly_runs_the_model(make:
     assert (found == EXACT).all()
     if cuts_off():
         assert [step.by.framework for step in session.plan.steps] == ["openvino"]
-        assert session.refused["ONNX Runtime"] == choosing.DIFFERS_FROM_EXACT
+        assert session.refused["ONNX Runtime"] == trying.DIFFERS_FROM_EXACT
         assert session.checks is None  # held against what is wrong
 
 
@@ -138,7 +138,7 @@ def test_so_is_it_where_onnx_runtime_is_wrong_in_any_other_way(
     session = make(doubling(), exact=True, example=example)
     assert (session.run(None, example)[0] == 2).all()
     assert [step.by.framework for step in session.plan.steps] == ["pytorch"]
-    assert session.refused["ONNX Runtime"] == choosing.DIFFERS_FROM_EXACT
+    assert session.refused["ONNX Runtime"] == trying.DIFFERS_FROM_EXACT
 
 
 def test_exact_and_usual_choices_are_remembered_apart(make: Any, others_win: None) -> None:
