@@ -4,7 +4,7 @@ they give the same values."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -20,10 +20,11 @@ from opatlas.graph.profile import ModelProfile
 from opatlas.graph.simplify import NotSimplified, simplified
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.closeness import is_close
-from opatlas.plan.exactness import in_float64_if_possible
+from opatlas.plan.exactness import by_onnx, in_float64_if_possible
 from opatlas.plan.limits import run_within
 from opatlas.plan.profiling import profile_in_place
 from opatlas.plan.regions import open_session
+from opatlas.plan.saturating import cut_off_products, has_fed_products
 
 log = logging.getLogger("opatlas")
 FOLDED_INTO = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -85,6 +86,14 @@ class OtherForms:
         if graph.key not in self._exact:
             self._exact[graph.key] = in_float64_if_possible(graph, feed, self._threads)
         return self._exact[graph.key]
+
+    def exactly(self, graph: ModelGraph, feed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray] | None:
+        """The same; of 8-bit products that PyTorch lacks, and ONNX Runtime cannot compute exactly, what ONNX
+        says of them."""
+        found = self.in_float64(graph, feed)
+        if found is None and cut_off_products(graph) and has_fed_products(graph):
+            return by_onnx(graph, feed, conf().first_run_s)
+        return found
 
     def _feed(self) -> Mapping[str, np.ndarray]:
         return self._example or random_inputs(self.graph)

@@ -53,7 +53,7 @@ class HeldRuns:
         self._limit_s = limit_s
         self.schedule = HeldSchedule(most)
         self.over = ""
-        self.peak_bytes = 0
+        self.peak_bytes = self._before = 0
         self._session: Any = None
         self._lock = threading.Lock()  # of the schedule
         self._holding = threading.Lock()
@@ -73,9 +73,9 @@ class HeldRuns:
         try:
             own = {name: _own(value) for name, value in feed.items()}  # before anybody writes into them
             made, took_s = self._timed(run)
-            if not made or left_s <= took_s or not self._opened():
+            if not made or left_s <= took_s or (session := self._opened()) is None:
                 return made
-            return self._held(own, made, run, left_s - took_s)
+            return self._held(session, own, made, run, left_s - took_s)
         finally:
             self._holding.release()
 
@@ -92,11 +92,11 @@ class HeldRuns:
             self.schedule.ran(took_s)
         return made, took_s
 
-    def _held(self, feed: Named, made: Named, run: Callable[[], Named], left_s: float) -> Named:
+    def _held(self, session: Any, feed: Named, made: Named, run: Callable[[], Named], left_s: float) -> Named:
         limit_s = min(self._limit_s, left_s)
         start = time.perf_counter()
         try:
-            theirs = self._theirs(feed, list(made), limit_s)
+            theirs = self._theirs(session, feed, list(made), limit_s)
         except TookTooLong:
             if limit_s == self._limit_s:
                 self.close(f"ONNX Runtime did not end a run within {limit_s:g} s")
@@ -105,47 +105,46 @@ class HeldRuns:
             if _is_memory(error):
                 self.close(f"there is too little memory: {first_line(error)}")
                 return made
-            self._differs(f"ONNX Runtime fails where it gave values ({first_line(error)})", feed, {})
+            self._differs(f"ONNX Runtime fails where it gave values ({first_line(error)})", feed, {}, session)
             return run()
         with self._lock:
             self.schedule.was_held(time.perf_counter() - start)
         if other := [name for name, one in theirs.items() if not is_close(made[name], one)]:
             named = ", ".join(repr(name) for name in other[:3])
-            self._differs(f"it gave other values than ONNX Runtime for {named}", feed, theirs)
+            self._differs(f"it gave other values than ONNX Runtime for {named}", feed, theirs, session)
             return theirs
         if self.schedule.is_over:
             self.close("as many runs as asked for were held")
         return made
 
-    def _differs(self, what: str, feed: Named, theirs: Named) -> None:
+    def _differs(self, what: str, feed: Named, theirs: Named, session: Any) -> None:
         reason = f"{what} on the caller's inputs, in run {self.schedule.runs}"
         names = self._graph.input_names, self._graph.output_names
-        region = OnnxRuntimeRegion.around(self._session, *names)
+        region = OnnxRuntimeRegion.around(session, *names)
         self.close(reason)
         self._left(reason, feed, theirs, region)
 
-    def _opened(self) -> bool:
-        """Whether ONNX Runtime has the model."""
-        if self._session is not None:
-            return True
-        before = resident_bytes()
+    def _opened(self) -> Any:
+        """ONNX Runtime's session of the model; None where there is none."""
+        if (found := self._session) is not None:
+            return found
+        self._before = resident_bytes()
         reason = lacking(COPIES * weight_bytes(self._graph.model))
         if not reason:
             options = resting_options(self._threads)
             if self._exact:
                 ask_exact(options)
             try:
-                self._session = open_session(self._graph.model, options)
+                found = self._session = open_session(self._graph.model, options)
             except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
                 reason = f"ONNX Runtime does not take the model: {first_line(error)}"
-        self._before = before
         if reason:
             log.info("No run of the session is held against ONNX Runtime: %s", reason)
             self.close(reason)
-        return not reason
+        return found
 
-    def _theirs(self, feed: Named, names: Sequence[str], limit_s: float) -> Named:
-        found = run_within(self._session, names, feed, limit_s)
+    def _theirs(self, session: Any, feed: Named, names: Sequence[str], limit_s: float) -> Named:
+        found = run_within(session, names, feed, limit_s)
         self.peak_bytes = max(self.peak_bytes, resident_bytes() - self._before)
         return dict(zip(names, found, strict=True))
 

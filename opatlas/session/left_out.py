@@ -43,6 +43,11 @@ class LeftOut:
         """Why no example is run; "" where one may be."""
         return str(self._known.get("unending", ""))
 
+    @property
+    def default(self) -> bool:
+        """ONNX Runtime itself, where exact values are asked for: nobody can be held against it."""
+        return bool(self._known.get("default"))
+
     def has(self, plan: ModelPlan) -> bool:
         """Whether any of it is part of a plan."""
         kernels = {by.artifact for by in plan.kernels}
@@ -64,6 +69,10 @@ class LeftOut:
             artifacts=sorted(self.artifacts | artifacts),
             simpler=self.simpler or not (artifacts or frameworks),
         )
+
+    def add_default(self) -> None:
+        """ONNX Runtime gives other values than are exact."""
+        self._keep(default=True)
 
     def add_example(self, reason: str) -> None:
         """The session's own example does not end."""

@@ -21,7 +21,7 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.plan.choosing import Chosen, choose
 from opatlas.plan.engines import Engines
-from opatlas.plan.exactness import MOST_ERROR, by_onnx
+from opatlas.plan.exactness import MOST_ERROR
 from opatlas.plan.executor import Executor
 from opatlas.plan.limits import TookTooLong
 from opatlas.plan.line_up import TimedInTurns
@@ -29,7 +29,6 @@ from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
 from opatlas.plan.regions import OnnxRuntimeRegion
 from opatlas.plan.said import said_of
-from opatlas.plan.saturating import cut_off_products, has_fed_products
 from opatlas.session.blaming import blamed_kernels
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
@@ -137,7 +136,6 @@ class Session:
         self.refused: Mapping[str, str] = {}
         remembered = self._remembered() if self._given is None else None
         self._told: Chosen | None = None  # of a given plan
-        self._default_differs = False
         self._executor = remembered or self._chosen(asks=plan is True)
         self._checks = self._held = self._to_be_held()
 
@@ -377,7 +375,7 @@ class Session:
 
     def _remembered(self) -> Executor | None:
         """By what was chosen for this model before."""
-        if not self._kept.is_open:
+        if not (self._kept.is_open or self._exact):
             return self._build(whole(self.graph, *self.place))
         try:
             plan = self._kept.plan()
@@ -393,6 +391,7 @@ class Session:
         if self._example is None and self._left_out.unending:
             return self._unheld(self._left_out.unending)
         choices = self._left_out.without(self.kernels.choices)
+        exactly = self._forms.exactly if self._exact else self._forms.in_float64
         try:
             feed = self._example if self._example is not None else self.example()
             chosen = choose(
@@ -400,7 +399,7 @@ class Session:
                 frameworks=self._kept.rivals(), loading_s=conf().loading_s,
                 given=None if self._given is None else self._given.plan, fused=self._fused,
                 fewer=lambda threads: self._left_out.without(self._kernels.choices_on(threads)),
-                exact=lambda: self._exactly(feed),
+                exact=lambda: exactly(self.graph, feed),
                 wants_exact=self._exact, first_run_s=conf().first_run_s,
             )  # fmt: skip
         except TookTooLong as error:
@@ -421,21 +420,14 @@ class Session:
                 self._look_up(exact, self._most_fusions)
                 return self._chosen()
         self.standings, self.refused = chosen.standings, chosen.refused
-        self._default_differs = chosen.default_differs
+        if chosen.default_differs:
+            self._left_out.add_default()
         if self._given is None:
             self._kept.keep(chosen.plan, chosen.standings)
         else:
             self._told, self._runs_given = chosen, said_of(chosen.plan) in chosen.of_given
             self._given.report(self._client, chosen)
         return chosen.executor
-
-    def _exactly(self, feed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray] | None:
-        """What the model gives in float64; of products that ONNX Runtime cannot compute exactly, and that
-        PyTorch lacks, what ONNX says of them."""
-        found = self._forms.in_float64(self.graph, feed)
-        if found is None and self._exact and cut_off_products(self.graph) and has_fed_products(self.graph):
-            return by_onnx(self.graph, feed, conf().first_run_s)
-        return found
 
     def _unheld(self, reason: str) -> Executor:
         """ONNX Runtime, since nobody can be held against it."""
@@ -446,7 +438,7 @@ class Session:
     def _to_be_held(self) -> HeldRuns | None:
         """Where anything but ONNX Runtime runs the model, or a form that the caller did not give."""
         is_given = self.graph is self._forms.graph
-        if self._default_differs or (is_given and is_whole(self._executor.plan)):
+        if self._left_out.default or (is_given and is_whole(self._executor.plan)):
             return None
         return HeldRuns(
             self._forms.graph, self.threads, self._check_runs, conf().check_s, exact=self._exact,

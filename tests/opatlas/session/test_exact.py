@@ -113,6 +113,14 @@ def test_where_onnx_runtime_cannot_whoever_computes_exactly_runs_the_model(make:
         assert [step.by.framework for step in session.plan.steps] == ["openvino"]
         assert session.refused["ONNX Runtime"] == trying.DIFFERS_FROM_EXACT
         assert session.checks is None  # held against what is wrong
+        later = make(fed(), ["openvino"], exact=True, example=feed)
+        assert later.checks is None and (later.run(None, feed)[0] == EXACT).all()
+
+
+def test_where_nobody_computes_exactly_a_session_says_so(make: Any) -> None:
+    feed = {"x": DATA, "w": WEIGHTS}
+    session = make(fed(), (), exact=True, example=feed)
+    assert session.refused == ({"ONNX Runtime": trying.DIFFERS_FROM_EXACT} if cuts_off() else {})
 
 
 def doubling() -> bytes:
