@@ -24,7 +24,7 @@ LEAST_ROUNDS, MOST_ROUNDS = 6, 60
 WARMING = 2
 SETTLING_S = 0.004
 """Of a turn, not timed: caches are its own again, and its own threads are awake."""
-LONG_S = 0.5
+LONG_S = 5.0
 """A run that long settles in itself."""
 TIMED_S = 0.001
 """A turn takes as many runs as fill this: one of microseconds says little."""
