@@ -38,7 +38,7 @@ from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
 from opatlas.plan.said import WHOLE, said_of
 from opatlas.plan.saturating import CutOff, cut_off_products
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
-from opatlas.plan.trying import DIFFERS_FROM_EXACT, LOADING_S, TRIED_S, Build, DefaultRun, Trial
+from opatlas.plan.trying import DIFFERS_FROM_EXACT, LOADING_S, TRIED_S, Build, DefaultRun, ExampleCheck
 
 log = logging.getLogger("opatlas")
 SHARES = (1.0, 0.5, 0.25)
@@ -168,7 +168,7 @@ class _Contest:
         self.of_given: set[str] = set()
         self.inexact = ""
         cut_off = cut_off_products(graph) if truth is None else CutOff()
-        self._trial = Trial(graph, build, feed, found, cut_off)
+        self._trial = ExampleCheck(graph, build, feed, found, cut_off)
         if truth is not None and self._trial.expect(truth()):
             self.refused[LABELS[DEFAULT]] = DIFFERS_FROM_EXACT
 

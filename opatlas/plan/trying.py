@@ -54,7 +54,7 @@ class DefaultRun:
         return cls(outputs, time.perf_counter() - start)
 
 
-class Trial:
+class ExampleCheck:
     """Of one model over ``feed``. ``cut_off``: what of it is left to the default."""
 
     def __init__(
