@@ -38,10 +38,10 @@ class LeftOut:
         """The model's simpler form."""
         return bool(self._known.get("simpler"))
 
-    @property
-    def unending(self) -> str:
-        """Why no example is run; "" where one may be."""
-        return str(self._known.get("unending", ""))
+    def unending(self, limit_s: float) -> str:
+        """Why no example is run for so many seconds; "" where one may be."""
+        is_known = limit_s <= float(self._known.get("unending_s", 0.0))
+        return str(self._known["unending"]) if is_known else ""
 
     @property
     def default(self) -> bool:
@@ -74,9 +74,9 @@ class LeftOut:
         """ONNX Runtime gives other values than are exact."""
         self._keep(default=True)
 
-    def add_example(self, reason: str) -> None:
-        """The session's own example does not end."""
-        self._keep(unending=reason)
+    def add_example(self, reason: str, limit_s: float) -> None:
+        """The session's own example does not end within so many seconds."""
+        self._keep(unending=reason, unending_s=limit_s)
 
     def _keep(self, **found: Any) -> None:
         self._known = {**self._known, **found}

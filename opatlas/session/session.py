@@ -388,8 +388,9 @@ class Session:
         """What is fastest with the caller's example, which must fit, else with random values, if the model
         takes them. ``asks``: the plan was asked for; where it errs more than it may, one of exact kernels is
         asked for in its place."""
-        if self._example is None and self._left_out.unending:
-            return self._unheld(self._left_out.unending)
+        limit_s = conf().first_run_s
+        if self._example is None and (reason := self._left_out.unending(limit_s)):
+            return self._unheld(reason)
         choices = self._left_out.without(self.kernels.choices)
         exactly = self._forms.exactly if self._exact else self._forms.in_float64
         try:
@@ -400,12 +401,12 @@ class Session:
                 given=None if self._given is None else self._given.plan, fused=self._fused,
                 fewer=lambda threads: self._left_out.without(self._kernels.choices_on(threads)),
                 exact=lambda: exactly(self.graph, feed),
-                wants_exact=self._exact, first_run_s=conf().first_run_s,
+                wants_exact=self._exact, first_run_s=limit_s,
             )  # fmt: skip
         except TookTooLong as error:
             reason = f"The example did not end ({error}): give the session one that does by example=."
             if self._example is None:
-                self._left_out.add_example(reason)
+                self._left_out.add_example(reason, limit_s)
             return self._unheld(reason)
         except OpatlasError as error:
             if self._example is not None:
