@@ -59,16 +59,17 @@ class LeftOut:
 
     def add(self, plan: ModelPlan, blamed: Iterable[ByKernel]) -> None:
         """What a plan is left out for: the kernels that are to blame, else the frameworks that it leaves
-        nodes to, else all its kernels; of a plan that has neither, the form of the model that it is of."""
+        nodes to, else all its kernels."""
         artifacts = {by.artifact for by in blamed}
         frameworks = set() if artifacts else _frameworks(plan)
         if not artifacts and not frameworks:
             artifacts = {by.artifact for by in plan.kernels}
-        self._keep(
-            frameworks=sorted(self.frameworks | frameworks),
-            artifacts=sorted(self.artifacts | artifacts),
-            simpler=self.simpler or not (artifacts or frameworks),
-        )
+        known = {"frameworks": self.frameworks | frameworks, "artifacts": self.artifacts | artifacts}
+        self._keep(**{what: sorted(names) for what, names in known.items()})
+
+    def add_simpler(self) -> None:
+        """The model's simpler form gives other values, whoever runs it."""
+        self._keep(simpler=True)
 
     def add_default(self) -> None:
         """ONNX Runtime gives other values than are exact."""

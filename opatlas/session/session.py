@@ -29,7 +29,7 @@ from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
 from opatlas.plan.regions import OnnxRuntimeRegion
 from opatlas.plan.said import said_of
-from opatlas.session.blaming import blamed_kernels
+from opatlas.session.blaming import blamed_kernels, form_differs
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
 from opatlas.session.held_runs import HeldRuns
@@ -450,19 +450,32 @@ class Session:
         self, reason: str, feed: Mapping[str, Any], theirs: Mapping[str, Any], model: OnnxRuntimeRegion
     ) -> None:
         """To ONNX Runtime, for good: what ran gave other values than ``theirs``."""
-        executor, plan = self._executor, self._executor.plan
+        plan = self._executor.plan
         said = said_of(plan) + ", in a simpler form" * (self.graph is not self._forms.graph)
-        executor.leave(model, reason)
+        self._executor.leave(model, reason)
         self.refused = {**self.refused, said: reason}
         log.warning("%s: %s. ONNX Runtime runs the model from now on.", said, reason)
-        blamed = (
-            blamed_kernels(executor.graph, plan, self._build, feed, theirs, conf().check_s) if theirs else []
-        )
-        self._left_out.add(plan, blamed)
-        for by in blamed:
-            self._kernels.load(by).blame(reason)
+        self._leave_out(plan, reason, feed, theirs)
         if self._given is not None and self._told is not None:
             self._given.report(self._client, self._told, runs=said_of(self.plan))
+
+    def _leave_out(
+        self, plan: ModelPlan, reason: str, feed: Mapping[str, Any], theirs: Mapping[str, Any]
+    ) -> None:
+        """What of a plan is to blame, from now on; a kernel is told to the service."""
+        given = (self._executor.graph, plan, self._build, feed, theirs)
+        if theirs and self.graph is not self._forms.graph and form_differs(*given):
+            self._left_out.add_simpler()
+            return
+        blamed = blamed_kernels(*given, conf().check_s) if theirs else []
+        self._left_out.add(plan, blamed)
+        for by in blamed:
+            try:
+                kernel = self._kernels.load(by)
+                kernel.blame(reason)
+                kernel.close()
+            except OpatlasError as error:
+                log.warning("That %s gave other values is not told: %s", by.said, error)
 
     def _build(self, plan: ModelPlan) -> Executor:
         graph = self._given.running if self._given is not None and plan.nhwc else self.graph

@@ -19,7 +19,7 @@ from opatlas.client import Client
 from opatlas.identity import Setting
 from opatlas.plan import choosing, regions
 from opatlas.plan.executor import ModelFailed
-from opatlas.session import held_runs
+from opatlas.session import forms, held_runs
 from tests.configuring import configured
 from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
@@ -204,3 +204,38 @@ def test_a_model_with_random_numbers_stays_with_onnx_runtime(make: Any, within: 
     session = make(made.SerializeToString())
     assert session.checks is None and runs_by(session) == ["onnxruntime"]
     assert session.run(None, {"x": SMALL})[0].shape == (3, 4)
+
+
+def test_a_simpler_form_that_differs_is_left_out_and_no_framework_for_it(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a form that is another model beyond what it is verified over."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("BatchNormalization", ["m", "o", "o", "o", "o"], ["y"]),
+    ]
+    known = {"w": np.eye(4, dtype=np.float32), "o": np.ones(4, np.float32)}
+    made = model(nodes, {"x": (3, 4)}, ["y"], known)
+    made.ir_version = 8
+    data = made.SerializeToString()
+
+    def clipped(given: Any, dims: Any) -> Any:
+        other = model(
+            [*nodes[:1], helper.make_node("Clip", ["m", "low", "high"], ["c"]),
+             helper.make_node("BatchNormalization", ["c", "o", "o", "o", "o"], ["y"])],
+            {"x": (3, 4)}, ["y"], {**known, "low": np.float32(-99), "high": np.float32(99)},
+        )  # fmt: skip
+        other.ir_version = 8
+        return other
+
+    monkeypatch.setattr(forms, "simplified", clipped)
+    monkeypatch.setattr(stand_ins, "BEYOND", np.inf)
+    with make(data) as first:
+        assert runs_by(first) == ["openvino"]
+        assert_same(first.run(None, {"x": LARGE}), wanted(data, {"x": LARGE}))
+        [who] = first.refused
+        assert who == "OpenVINO, the whole model, in a simpler form"
+    with make(data) as second:
+        assert runs_by(second) == ["openvino"]
+        assert_same(second.run(None, {"x": LARGE}), wanted(data, {"x": LARGE}))
+        assert second.refused == {}
