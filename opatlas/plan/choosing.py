@@ -38,7 +38,7 @@ from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
 from opatlas.plan.said import WHOLE, said_of
 from opatlas.plan.saturating import CutOff, cut_off_products
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
-from opatlas.plan.trying import DIFFERS_FROM_EXACT, LOADING_S, TRIED_S, Build, DefaultRun, ExampleCheck
+from opatlas.plan.trying import DIFFERS_FROM_EXACT, LOADING_S, Build, DefaultRun, ExampleCheck
 
 log = logging.getLogger("opatlas")
 SHARES = (1.0, 0.5, 0.25)
@@ -47,6 +47,8 @@ OTHERS = FRAMEWORKS[1:]
 """Frameworks that a model is tried in beside the default."""
 COPIES = 3
 """Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
+COMPILED_S = 10.0
+"""For loading what a compiler made within that, at least."""
 FIRST_RUN_S = 15.0
 """For the default's first run over the example."""
 Fewer = Callable[[int], Mapping[NodeAt, NodeChoice]]
@@ -192,7 +194,9 @@ class _Contest:
                     raise LoadError(reason)
                 if framework in COMPILED:
                     compile_ahead(framework, self._graph, threads, left_s)
-                left_s = max(end - time.perf_counter(), TRIED_S)  # of a compiler: what it has compiled
+                left_s = end - time.perf_counter()
+                if framework in COMPILED:  # what was compiled is loaded in seconds
+                    left_s = max(left_s, COMPILED_S)
                 executor = self._trial.sound(plan, left_s)
             except Exception as error:  # whatever a framework raises while it loads or runs
                 self.refused[LABELS[framework]] = first_line(error)

@@ -51,10 +51,12 @@ def run_within(
     return made
 
 
-def within(seconds: float, call: Callable[[], T], late: Callable[[T], object] = lambda made: None) -> T:
+def within(
+    seconds: float, call: Callable[[], T], late: Callable[[T], object] = lambda made: None, does: str = "end"
+) -> T:
     """What ``call`` gives or raises. It runs in a thread of its own: where it has not ended after so many
     seconds, :class:`TookTooLong` is raised, and the thread goes on; ``late`` is then given what it makes, to
-    let go of it."""
+    let go of it. ``does``: what it did not do in time, in words."""
     done, lock, is_left = threading.Event(), threading.Lock(), False
     made: list[T] = []
     failed: list[BaseException] = []
@@ -75,7 +77,7 @@ def within(seconds: float, call: Callable[[], T], late: Callable[[T], object] = 
     with lock:
         is_left = not done.is_set()
     if is_left:
-        raise TookTooLong(f"it did not end within {seconds:.3g} s")
+        raise TookTooLong(f"it did not {does} within {seconds:.3g} s")
     if failed:
         raise failed[0]
     return made[0]

@@ -89,7 +89,7 @@ class ExampleCheck:
     def sound(self, plan: ModelPlan, loading_s: float = LOADING_S) -> Executor:
         """The plan's executor; raises unless it loads and runs in time and gives what is expected."""
         self.check(plan)
-        executor = within(loading_s, lambda: self._build(plan), Executor.close)
+        executor = within(loading_s, lambda: self._build(plan), Executor.close, "load")
         try:
             runs = min(2, plan.stream_count)  # the first is one step after the other
             if not all(self._is_right(executor) for _ in range(runs)):
