@@ -247,6 +247,10 @@ class IOBinding:
                 array[...] = check
             self._made[name] = by_name[name] if array is None else array
 
+    def _bound(self) -> dict[str, Any]:
+        """What the last run made of what is bound, by name."""
+        return {name: self._made[name] for name in self._outputs}
+
     def _put(self, made: Mapping[str, Any]) -> None:
         """Where these are others than were made, into what is bound."""
         if any(one is not self._made[name] for name, one in made.items()):

@@ -271,14 +271,18 @@ class Session:
         elif (held := self._held) is None:
             self._run_bound(binding)
         else:
-            binding._put(held.run(binding._inputs, lambda: self._run_bound(binding)))
+
+            def run() -> dict[str, Any]:
+                self._run_bound(binding)
+                return binding._bound()
+
+            binding._put(held.run(binding._inputs, run))
             self._held = None if held.over else held
 
-    def _run_bound(self, binding: IOBinding) -> dict[str, Any]:
+    def _run_bound(self, binding: IOBinding) -> None:
         direct = self._executor.direct
         if direct is None or self._sharing.share is not None or not binding._run_by(direct):
             binding._take(self._run(None, binding._inputs, math.inf))
-        return {name: binding._made[name] for name in binding._outputs}
 
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
         """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
