@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 import opatlas
 import opatlas.session.session  # before anything of it is replaced
 from opatlas.client import Client
+from opatlas.graph.normal import ModelGraph
 from opatlas.identity import Setting
 from opatlas.plan import choosing, regions
 from opatlas.plan.executor import ModelFailed
@@ -239,3 +240,11 @@ def test_a_simpler_form_that_differs_is_left_out_and_no_framework_for_it(
         assert runs_by(second) == ["openvino"]
         assert_same(second.run(None, {"x": LARGE}), wanted(data, {"x": LARGE}))
         assert second.refused == {}
+
+
+@pytest.mark.parametrize("kind", ["Sampling", "BiasDropout"])
+def test_what_onnx_runtime_has_of_random_numbers_beside_onnx_is_known(kind: str) -> None:
+    made = model([helper.make_node(kind, ["x"], ["y"], domain="com.microsoft")], {"x": (3, 4)}, ["y"])
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    made.ir_version = 8
+    assert ModelGraph(made.SerializeToString()).is_random
