@@ -184,6 +184,27 @@ class OpatlasConf:
         "for loading a model into them then; a compiler is ended when they are over",
         least=0.0,
     )
+    first_run_s: float = variable(
+        15.0,
+        "seconds",
+        "that the first run of a model over its example may take; one that takes longer is ended, and ONNX "
+        "Runtime runs the model",
+        least=0.1,
+    )
+    check_runs: int = variable(
+        5,
+        "runs",
+        "of a session that left ONNX Runtime are held against it, on the caller's own inputs, of its first "
+        "ones; 0: none",
+        least=0,
+    )
+    check_s: float = variable(
+        10.0,
+        "seconds",
+        "that ONNX Runtime may take for a run that is held against it; one that takes longer is ended, and "
+        "no further run is held",
+        least=0.01,
+    )
     cc: str = variable(
         "", "command", "the C compiler", name="CC", shown="gcc, cc, clang or ziglang's, whichever is there"
     )

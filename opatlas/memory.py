@@ -9,6 +9,7 @@ from pathlib import Path
 from opatlas import cgroup
 
 _MEMINFO = Path("/proc/meminfo")
+_STATM = Path("/proc/self/statm")
 
 
 def total_bytes(proc: Path = cgroup.PROC) -> int:
@@ -29,6 +30,14 @@ def lacking(wanted: int) -> str:
     if there is None or wanted <= there:
         return ""
     return f"{wanted / 1e9:.1f} GB of memory are needed, and {there / 1e9:.1f} GB are free"
+
+
+def resident_bytes() -> int:
+    """What this process has in memory now; 0 where nobody says."""
+    try:
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _of_machine() -> int | None:

@@ -215,9 +215,9 @@ def _timed(
     refused: Mapping[str, str],
     seconds: float,
 ) -> dict[str, Any]:
-    from opatlas.plan.choosing import said_of
     from opatlas.plan.executor import Executor
     from opatlas.plan.making import with_kernels
+    from opatlas.plan.said import said_of
 
     found, expected = session.run(None, feed), runs["onnxruntime"]()
     choices = session.kernels.choices

@@ -123,7 +123,7 @@ def run(
 def _run_one(
     session: Session, inputs: Mapping[str, Any] | None, compare: bool, try_s: float, trace: Path | None
 ) -> dict[str, Any]:
-    from opatlas.plan.choosing import said_of
+    from opatlas.plan.said import said_of
     from opatlas.session import compared
 
     feed = inputs if inputs is not None else session.example()
@@ -225,8 +225,8 @@ class _Several:
     def run(self, sessions: Sequence[Session], trace: Path | None) -> dict[str, Any]:
         from rich.progress import Progress
 
-        from opatlas.plan.choosing import said_of
         from opatlas.plan.engines import Engines
+        from opatlas.plan.said import said_of
         from opatlas.session.several import SharingModel, run_alone, run_together
 
         models = [

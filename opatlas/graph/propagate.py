@@ -49,6 +49,11 @@ RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
 
+_OTHERS_RANDOM = frozenset(
+    ("com.microsoft", name) for name in ("Sampling", "BiasDropout", "BitmaskDropout", "BitmaskBiasDropout")
+)
+"""ONNX Runtime's own, by domain and type."""
+
 LIKE_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 """ONNX infers these by way of their function bodies alone, which needs a whole model; both keep the type."""
 
@@ -206,7 +211,7 @@ def is_random(walk: Walk, node: onnx.NodeProto) -> bool:
     if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
         training = walk.values.get(node.input[2])
         return training is None or bool(training.any())
-    return node.op_type in RANDOM
+    return node.op_type in RANDOM or (node.domain, node.op_type) in _OTHERS_RANDOM
 
 
 def _trimmed(walk: Walk, node: onnx.NodeProto, used: set[str]) -> onnx.NodeProto:

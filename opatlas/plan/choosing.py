@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.graph.weights import weight_bytes
 from opatlas.memory import lacking
 from opatlas.noise import MARGIN
-from opatlas.plan.closeness import is_close
 from opatlas.plan.compiling import compile_ahead
 from opatlas.plan.cuts import worth_their_cuts
 from opatlas.plan.exactness import why_inexact
@@ -33,26 +31,28 @@ from opatlas.plan.plan import (
     RESTING,
     Alternative,
     ByFramework,
-    ByKernel,
     ModelPlan,
 )
 from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
+from opatlas.plan.said import WHOLE, said_of
+from opatlas.plan.saturating import CutOff, cut_off_products
 from opatlas.plan.semantics.taking_part import Admission
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
+from opatlas.plan.trying import DIFFERS_FROM_EXACT, LOADING_S, Build, DefaultRun, ExampleCheck
 
 log = logging.getLogger("opatlas")
 SHARES = (1.0, 0.5, 0.25)
 """Of the kernels that promise to be faster, the most promising: so many are tried together."""
 OTHERS = FRAMEWORKS[1:]
 """Frameworks that a model is tried in beside the default."""
-LOADING_S = 30.0
-"""For loading the model into them, one after another; what does not load within it takes no part."""
 COPIES = 3
 """Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
-
-Build = Callable[[ModelPlan], Executor]
+COMPILED_S = 10.0
+"""For loading what a compiler made within that, at least."""
+FIRST_RUN_S = 15.0
+"""For the default's first run over the example."""
 Fewer = Callable[[int], Mapping[NodeAt, NodeChoice]]
 """The kernels that are known for so many threads, fewer than the model's."""
 Exact = Callable[[], Sequence[np.ndarray] | None]
@@ -63,13 +63,15 @@ Exact = Callable[[], Sequence[np.ndarray] | None]
 class Chosen:
     """What runs, and who was tried: the default framework first. ``refused``: frameworks that took no part,
     and why; ``of_given``: which of the standings are the given plan's, in one stream or several;
-    ``inexact``: that it errs more than it may, and so does not run."""
+    ``inexact``: that it errs more than it may, and so does not run; ``default_differs``: the default gives
+    other values than are exact, which were asked for."""
 
     executor: Executor
     standings: tuple[TimedInTurns, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
     of_given: frozenset[str] = frozenset()
     inexact: str = ""
+    default_differs: bool = False
 
     @property
     def plan(self) -> ModelPlan:
@@ -92,6 +94,8 @@ def choose(
     fewer: Fewer = lambda _: {},
     exact: Exact = lambda: None,
     examples: Sequence[Feed] = (),
+    wants_exact: bool = False,
+    first_run_s: float = FIRST_RUN_S,
 ) -> Chosen:
     """The fastest of the whole model in each framework and of plans with more or fewer of these kernels,
     timed in turns for about so many ``seconds``.
@@ -102,9 +106,12 @@ def choose(
     ``fewer`` is asked only where streams, which share the threads, could pay. Who takes part gives the
     default's outputs, and is chosen only where it is better as :func:`is_better` says, so that nobody ever
     gets a wrong or a slower model; the given plan, only where it errs no more than it may beside what is
-    ``exact``, which is asked for where it would run. Raises what the default raises over ``feed``.
+    ``exact``, which is asked for where it would run. ``wants_exact``: who takes part gives what is exact,
+    also where the default does not; else products whose sums the default cuts off
+    (:mod:`opatlas.plan.saturating`) are left to it. Raises what the default raises over ``feed``, and
+    :class:`opatlas.plan.limits.TookTooLong` where its first run does not end within ``first_run_s``.
     """
-    contest = _Contest(graph, place, build, feed, examples)
+    contest = _Contest(graph, place, build, feed, examples, first_run_s, exact if wants_exact else None)
     if not graph.is_random:  # two runs of which may differ: nobody could tell a wrong plan
         contest.add_frameworks(frameworks, threads, loading_s)
         if given is not None:
@@ -116,7 +123,7 @@ def choose(
     better = [
         one
         for name, one in standings.items()
-        if name != WHOLE and is_better(one.ratios, contest.executors[name].plan)
+        if name != WHOLE and (contest.default_differs or is_better(one.ratios, contest.executors[name].plan))
     ]
     better.sort(key=lambda one: -one.ratios.ratio)
     best = next((one.said for one in better if contest.may_run(one.said, exact)), WHOLE)
@@ -130,6 +137,7 @@ def choose(
         contest.refused,
         frozenset(contest.of_given),
         contest.inexact,
+        contest.default_differs,
     )
 
 
@@ -147,17 +155,35 @@ class _Contest:
     """Who takes part: executors by what people read of them, each predicted, none timed yet."""
 
     def __init__(
-        self, graph: ModelGraph, place: tuple[str, str], build: Build, feed: Feed, examples: Sequence[Feed]
+        self,
+        graph: ModelGraph,
+        place: tuple[str, str],
+        build: Build,
+        feed: Feed,
+        examples: Sequence[Feed],
+        first_run_s: float,
+        truth: Exact | None,
     ) -> None:
+        """``truth``: what is expected instead of the default's outputs, where anybody can tell it."""
         self._graph, self._place, self._build, self._feed = graph, place, build, feed
         default = build(whole(graph, *place))
-        self._expected = default.run(feed)
+        found = DefaultRun.of(default, feed, first_run_s)
         self._default_us = _foretold(default, feed)
-        self._held_to = HeldTo(default, feed, examples)
         self.executors = {WHOLE: default}
         self.refused: dict[str, str] = {}
         self.of_given: set[str] = set()
         self.inexact = ""
+        cut_off = cut_off_products(graph) if truth is None else CutOff()
+        self._admission = Admission(graph.unlaid)
+        held_to = HeldTo(default, feed, examples, first_run_s)
+        self._trial = ExampleCheck(graph, build, feed, found, cut_off, held_to, self._admission)
+        if truth is not None and self._trial.expect(truth()):
+            self.refused[LABELS[DEFAULT]] = DIFFERS_FROM_EXACT
+
+    @property
+    def default_differs(self) -> bool:
+        """From what is exact, which was asked for."""
+        return self._trial.expects_other
 
     def add_frameworks(self, frameworks: Sequence[str], threads: int, loading_s: float) -> None:
         """The whole model in each that takes it, within so many seconds in all."""
@@ -166,15 +192,18 @@ class _Contest:
             if framework == DEFAULT or not is_installed(framework):
                 continue
             try:
-                if reason := self._admission.why_not(framework):
-                    raise LoadError(reason)
+                plan = by_framework(whole(self._graph, *self._place), framework)
+                self._trial.check(plan)
                 if (left_s := end - time.perf_counter()) <= 0:
                     raise LoadError(f"{loading_s:.0f} s were for loading frameworks, and are over")
                 if reason := lacking(COPIES * weight_bytes(self._graph.model)):
                     raise LoadError(reason)
                 if framework in COMPILED:
                     compile_ahead(framework, self._graph, threads, left_s)
-                executor = self._sound(by_framework(whole(self._graph, *self._place), framework))
+                left_s = end - time.perf_counter()
+                if framework in COMPILED:  # what was compiled is loaded in seconds
+                    left_s = max(left_s, COMPILED_S)
+                executor = self._trial.sound(plan, left_s)
             except Exception as error:  # whatever a framework raises while it loads or runs
                 self.refused[LABELS[framework]] = first_line(error)
                 continue
@@ -192,6 +221,8 @@ class _Contest:
         of several nodes, where these promise more; the one that promises most with its rest by OpenVINO,
         where that runs the whole model, and with its regions' threads used in other ways; and that one, or
         the whole model, in several streams, where enough of it can overlap."""
+        choices = {at: one for at, one in choices.items() if self._trial.cut_off.allows(at)}
+        fused = [one for one in fused if all(map(self._trial.cut_off.allows, one.fused))]
         streams = self._stream_counts(threads)
         choices = self._without_doubt(choices)
         fused = [one for one in fused if not any(map(self._admission.may_drop_nan, one.fused))]
@@ -230,15 +261,11 @@ class _Contest:
         """Whether it errs no more than it may, as far as anybody can tell; asked of the given plan alone."""
         executor = self.executors[said]
         if said in self.of_given and executor.plan.kernels and (outputs := exact()) is not None:
-            self.inexact = why_inexact(executor.run(self._feed), self._expected, outputs)
+            self.inexact = why_inexact(executor.run(self._feed), self._trial.found.outputs, outputs)
             if self.inexact:
                 log.warning("A plan of %s does not run: %s", said, self.inexact)
                 return False
         return True
-
-    @cached_property
-    def _admission(self) -> Admission:
-        return Admission(self._graph.unlaid)
 
     def _without_doubt(self, choices: Mapping[NodeAt, NodeChoice]) -> dict[NodeAt, NodeChoice]:
         """Without kernels for nodes in which NaN may get lost; of bodies nobody can say."""
@@ -269,7 +296,7 @@ class _Contest:
         except Exception as error:  # whatever a profile shows or hides: the whole model runs
             log.warning("No plan is tried, since the model could not be profiled: %s", first_line(error))
             return None
-        arrays = (*self._feed.values(), *self._expected)
+        arrays = (*self._feed.values(), *self._trial.found.outputs)
         copied = sum(one.nbytes for one in arrays if isinstance(one, np.ndarray))
         outer = {at: us for at, us in profiled.items() if isinstance(at, int)}
         known = costs(self._graph, outer, self._default_us, copied, threads)
@@ -317,30 +344,9 @@ class _Contest:
         if (said := said_of(plan)) in self.executors:
             return
         try:
-            self.executors[said] = self._sound(plan)
+            self.executors[said] = self._trial.sound(plan)
         except Exception as error:
             log.warning("A plan of %s takes no part: %s", said, first_line(error))
-
-    def _sound(self, plan: ModelPlan) -> Executor:
-        """The plan's executor; raises unless it runs and gives what the default gives."""
-        for framework in sorted(_frameworks_of(plan) - {DEFAULT}):
-            if reason := self._admission.why_not(framework):
-                raise LoadError(reason)
-        executor = self._build(plan)
-        try:
-            runs = min(2, plan.stream_count)  # the first is one step after the other
-            if not all(all(map(is_close, executor.run(self._feed), self._expected)) for _ in range(runs)):
-                raise LoadError("it gives other values than the whole model in ONNX Runtime")
-            if where := self._held_to.why_wrong(executor):
-                raise LoadError(f"it gives other values than the whole model in ONNX Runtime {where}")
-            if any(map(self._admission.may_drop_nan, _nodes_of_kernels(executor))):
-                raise LoadError("it has a kernel where NaN can arise, and nobody checks kernels over NaN")
-            if reason := executor.fallen_back or executor.in_one_stream:  # else another would be timed
-                raise LoadError(reason)
-        except Exception:
-            executor.close()
-            raise
-        return executor
 
 
 def _foretold(executor: Executor, feed: Feed) -> float:
@@ -388,46 +394,6 @@ def _plans(
         if plan.kernels:
             found.setdefault(said_of(plan), plan)
     return list(found.values())
-
-
-def said_of(plan: ModelPlan) -> str:
-    """How people read which plan it is."""
-    count = len(plan.kernels)
-    others = _frameworks_of(plan) or {DEFAULT}
-    labels = " and ".join(sorted(LABELS[one] for one in others))
-    streams = f", in {plan.stream_count} streams" * (plan.stream_count > 1)
-    streams = _threading_said(plan) + streams
-    streams = f", {plan.nhwc.nodes} nodes channels-last" * bool(plan.nhwc) + streams
-    if not count and len(others) == 1:
-        return whole_said(*others) + streams
-    rest = f", the rest by {labels}" * (others != {DEFAULT})
-    several = sum(isinstance(step.by, ByKernel) and len(step.nodes) > 1 for step in plan.steps)
-    rest = f", {several} of several nodes" * bool(several) + rest
-    return f"{count} of {plan.step_count} steps by kernels{rest}{streams}"
-
-
-def _frameworks_of(plan: ModelPlan) -> set[str]:
-    return {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)}
-
-
-def _nodes_of_kernels(executor: Executor) -> list[int]:
-    """By their numbers in the model as it was given."""
-    steps = (step for step in executor.plan.steps if isinstance(step.by, ByKernel))
-    return [number for step in steps for number in executor.graph.own_nodes(step.nodes)]
-
-
-def _threading_said(plan: ModelPlan) -> str:
-    used = [step.by.threading for step in plan.steps if isinstance(step.by, ByFramework)]
-    resting = ", threads resting" * (RESTING in used)
-    return resting + f", {used.count(ONE)} regions on one thread" * (ONE in used)
-
-
-def whole_said(framework: str) -> str:
-    """How people read a whole model in a framework."""
-    return f"{LABELS[framework]}, the whole model"
-
-
-WHOLE = whole_said(DEFAULT)
 
 
 def _promising(

@@ -25,9 +25,11 @@ from opatlas.plan.direct import Direct, direct_runs, expected_inputs, fits
 from opatlas.plan.engines import DeadlinePassed, EngineShare, EngineStalled, EngineStep
 from opatlas.plan.engines.runs import OnEngines, engine_steps
 from opatlas.plan.guard import InputGuard
+from opatlas.plan.limits import TookTooLong
+from opatlas.plan.making import whole as whole_plan
 from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
 from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
-from opatlas.plan.regions import DEFAULT, ModelPart, Region, open_region
+from opatlas.plan.regions import DEFAULT, ModelPart, OnnxRuntimeRegion, Region, open_region
 from opatlas.streams.device import Marks, StreamDevice, StreamsFailed
 from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
@@ -89,6 +91,7 @@ class Executor:
     A plan of several streams runs in them at once, on ``device`` (a thread for each, unless given), each with
     its share of the threads. Where a stream fails, the steps run one after the other, in that run and from
     then on (``in_one_stream`` says why); where one never ends, the whole model runs in ONNX Runtime.
+    ``exact``: ONNX Runtime computes 8-bit products exactly, as far as it can.
     """
 
     def __init__(
@@ -101,14 +104,15 @@ class Executor:
         failed: Callable[[PlanStep, Exception], None] | None = None,
         revoked: Callable[[], Set[str]] = frozenset,
         device: StreamDevice | None = None,
+        exact: bool = False,
     ) -> None:
         self.graph, self.plan = graph, plan
-        self._threads, self._revoked = threads, revoked
+        self._threads, self._revoked, self._exact = threads, revoked, exact
         self._alone = RunAlone()
         self._expected = expected_inputs(graph)
         self._guard = None if _is_default(plan) else InputGuard(graph.unlaid)
         self._for_guarded: Region | None = None
-        self._parts = Parts(load, max(1, threads // plan.stream_count), failed)
+        self._parts = Parts(load, max(1, threads // plan.stream_count), failed, exact=exact)
         self._streams: InStreams | None = None
         self._whole: Region | None = None
         self.direct: Direct | None = None  # where a framework runs the whole model
@@ -121,7 +125,7 @@ class Executor:
         self._has_kernels = False
         by = plan.steps[0].by
         if len(plan.steps) == 1 and isinstance(by, ByFramework):
-            region = open_region(by.framework, ModelPart.whole(graph), threads, alone=True)
+            region = open_region(by.framework, ModelPart.whole(graph), threads, alone=True, exact=exact)
             self._leave_to(region, by.framework)
             return
         program = GraphProgram(graph, plan, self._parts, ALONE)
@@ -161,6 +165,7 @@ class Executor:
         share: EngineShare | None = None,
         deadline_s: float = math.inf,
         marks: Marks | None = None,
+        limit_s: float = math.inf,
     ) -> list[np.ndarray]:
         """The model's outputs, in its order. Raises :class:`UnexpectedInputs` for inputs of another name,
         shape or type, :class:`ModelFailed` where the default fails as well.
@@ -168,7 +173,8 @@ class Executor:
         ``share``: of engines that other models have as well; it runs there, its steps one by one in turns
         with theirs, and raises :class:`opatlas.plan.engines.DeadlinePassed` where it cannot end within
         ``deadline_s``. Where an engine never ends or none is left, it runs as without. ``marks``: filled
-        where it runs in streams (:meth:`timeline`)."""
+        where it runs in streams (:meth:`timeline`). ``limit_s``: where ONNX Runtime has the whole model from
+        the start, it is ended after so many seconds, with :class:`opatlas.plan.limits.TookTooLong`."""
         on = None if share is None else OnEngines(share, deadline_s)
         with self._alone:
             if (arrays := self._as_expected(inputs)) is None:
@@ -186,7 +192,7 @@ class Executor:
                     self._prefer_whole(arrays, error)
             assert self._whole is not None
             try:
-                return self._run_whole(self._whole, arrays, on)
+                return self._run_whole(self._whole, arrays, on, limit_s)
             except ModelFailed as error:
                 if self._whole_by == DEFAULT:
                     raise
@@ -306,13 +312,19 @@ class Executor:
             self._parts.close()
 
     def _run_whole(
-        self, model: Region, arrays: Sequence[np.ndarray], on: OnEngines | None = None
+        self,
+        model: Region,
+        arrays: Sequence[np.ndarray],
+        on: OnEngines | None = None,
+        limit_s: float = math.inf,
     ) -> list[np.ndarray]:
         try:
+            if on is None and limit_s < math.inf and isinstance(model, OnnxRuntimeRegion):
+                return model.run_within(arrays, limit_s)
             if on is None:
                 return model.run(arrays)
             return on.run_whole(model, arrays, self.plan.steps[0].predicted_us, self._whole_by)
-        except DeadlinePassed:
+        except (DeadlinePassed, TookTooLong):
             raise
         except OpatlasError as error:
             raise ModelFailed(f"The model failed: {error}") from error
@@ -329,6 +341,16 @@ class Executor:
         log.warning("%s. The whole model runs in ONNX Runtime.", error)
         self._leave_to(whole)
         self._program, self.fallen_back = None, str(error)
+
+    def leave(self, whole: OnnxRuntimeRegion, reason: str) -> None:
+        """The whole model runs there from now on. Runs that are under way end first."""
+        with self._alone.lock:
+            if self._streams is not None:
+                self._streams.device.close()
+            self._streams = self._program = self._engine_steps = None
+            self.peak_bytes, self._has_kernels, self.fallen_back = 0, False, reason
+            self.plan = whole_plan(self.graph, self.plan.target, self.plan.setting)
+            self._leave_to(whole)
 
     def _drop_revoked(self) -> None:
         if self._program is None or not self._has_kernels or not (gone := self._revoked()):
@@ -387,7 +409,8 @@ class Executor:
 
     def _whole_model(self, inputs: Sequence[str]) -> Region:
         """In the default framework, as the model was given."""
-        return open_region(DEFAULT, ModelPart.whole(self.graph.unlaid, inputs), self._threads, alone=True)
+        part = ModelPart.whole(self.graph.unlaid, inputs)
+        return open_region(DEFAULT, part, self._threads, alone=True, exact=self._exact)
 
 
 def _is_default(plan: ModelPlan) -> bool:

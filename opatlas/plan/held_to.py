@@ -19,10 +19,10 @@ MOST_S = 20.0
 
 class HeldTo:
     """``default`` runs the model in ONNX Runtime. What it refuses of an example is tried with fewer changes
-    from ``base``, which it takes; what it refuses then is left out."""
+    from ``base``, which it takes; what it refuses then, or does not end within ``limit_s``, is left out."""
 
-    def __init__(self, default: Executor, base: Feed, examples: Sequence[Feed]) -> None:
-        self._default, self._base, self._examples = default, base, examples
+    def __init__(self, default: Executor, base: Feed, examples: Sequence[Feed], limit_s: float) -> None:
+        self._default, self._base, self._examples, self._limit_s = default, base, examples, limit_s
         self._known: dict[int, list[tuple[Feed, list[np.ndarray]]]] = {}
         self._left_s = MOST_S
 
@@ -47,7 +47,7 @@ class HeldTo:
     def _given(self, example: Feed) -> Iterator[tuple[Feed, list[np.ndarray]]]:
         for feed in (example, *narrower(example, self._base)):
             try:
-                yield feed, self._default.run(feed)
+                yield feed, self._default.run(feed, limit_s=self._limit_s)
                 return
             except OpatlasError:  # an index beyond what it is for, say
                 continue

@@ -24,6 +24,8 @@ LEAST_ROUNDS, MOST_ROUNDS = 6, 60
 WARMING = 2
 SETTLING_S = 0.004
 """Of a turn, not timed: caches are its own again, and its own threads are awake."""
+LONG_S = 5.0
+"""A run that long settles in itself."""
 TIMED_S = 0.001
 """A turn takes as many runs as fill this: one of microseconds says little."""
 MOST_IN_TURN = 1000
@@ -104,7 +106,7 @@ def turns_alone(run: Callable[[], object], least: int, most: int, seconds: float
 
 def _turn_us(run: Callable[[], object], once_s: float) -> float:
     """Microseconds of a run, after some that are not timed."""
-    for _ in range(_times(SETTLING_S, once_s)):
+    for _ in range(_times(SETTLING_S, once_s) if once_s < LONG_S else 0):
         run()
     runs = _times(TIMED_S, once_s)
     start = time.perf_counter_ns()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tempfile
 from collections import Counter
@@ -14,6 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from opatlas.conf import conf
 from opatlas.graph.linked import LEFT_OUT, BodyPath, NodeAt, NodePath
 from opatlas.graph.normal import GraphNode, ModelGraph
 from opatlas.graph.profile import KERNEL_TIME, NEVER, ModelProfile, NodeProfile, from_onnx_runtime
@@ -21,6 +23,7 @@ from opatlas.graph.walk import CONTROL
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.borders import IN_BLOCKS
 from opatlas.plan.executor import Executor
+from opatlas.plan.limits import run_within
 from opatlas.plan.making import whole
 from opatlas.plan.predicting import alone_us, border_costs
 from opatlas.plan.regions import DEFAULT, open_session
@@ -36,7 +39,7 @@ _IN_BLOCKS = "_nchwc"
 def profile_model(graph: ModelGraph, feeds: Iterable[Feed], threads: int, version: str = "") -> ModelProfile:
     """Of one run over each of these inputs, by ONNX Runtime, fused as it fuses. ``version``: what to call
     these weights. The first run's times have in them what only a first run does."""
-    events = _events(graph, feeds, threads)
+    events = _events(graph, feeds, threads, math.inf)
     by = f"onnxruntime {ort.__version__}"
     return from_onnx_runtime(events, _places(graph, _own_place), model=graph.key, version=version, by=by)
 
@@ -90,13 +93,16 @@ def profile_by_executor(executor: Executor, feeds: Iterable[Feed], version: str 
     return ModelProfile(graph.key, version, "executor", runs, nodes)
 
 
-def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, float]:
+def node_times(
+    graph: ModelGraph, feed: Feed, threads: int, limit_s: float | None = None
+) -> dict[NodeAt, float]:
     """Microseconds that ONNX Runtime takes for each node where it stands in the model: what was fused into
     another node takes none. By its own profile, the median of a few runs; of a node in a body, of its calls,
-    which the body's node has in its own time too."""
+    which the body's node has in its own time too. A run that takes longer than ``limit_s`` (as a first run
+    may, unless given) is ended, with :class:`opatlas.plan.limits.TookTooLong`."""
     found: dict[NodeAt, list[float]] = {}
     where = _places(graph, _own_place)
-    for event in _events(graph, [feed] * PROFILED_RUNS, threads):
+    for event in _events(graph, [feed] * PROFILED_RUNS, threads, limit_s):
         name = event.get("name", "")
         if name.endswith(KERNEL_TIME) and (at := where(name.removesuffix(KERNEL_TIME))) is not None:
             found.setdefault(at if len(at) > 1 else at[0], []).append(float(event["dur"]))
@@ -106,7 +112,7 @@ def node_times(graph: ModelGraph, feed: Feed, threads: int) -> dict[NodeAt, floa
 def timeline_of_whole(graph: ModelGraph, feed: Feed, threads: int) -> Timeline:
     """The last of a few runs by ONNX Runtime, by its own profile: what it fused is one box. Of a branch or
     loop the node has all that its body takes."""
-    events = _events(graph, [feed] * PROFILED_RUNS, threads)
+    events = _events(graph, [feed] * PROFILED_RUNS, threads, math.inf)
     run = max((one for one in events if one.get("name") == "model_run"), key=lambda one: one["ts"])
     where = _places(graph, _own_place)
     boxes = []
@@ -122,8 +128,11 @@ def timeline_of_whole(graph: ModelGraph, feed: Feed, threads: int) -> Timeline:
     return bounded(["ONNX Runtime"], boxes)
 
 
-def _events(graph: ModelGraph, feeds: Iterable[Feed], threads: int) -> list[dict[str, Any]]:
+def _events(
+    graph: ModelGraph, feeds: Iterable[Feed], threads: int, limit_s: float | None = None
+) -> list[dict[str, Any]]:
     """What ONNX Runtime's profiler says of the whole model, its nodes named by where they are."""
+    limit_s = conf().first_run_s if limit_s is None else limit_s
     plan = whole(graph, "", "")
     nodes, outputs = plan.steps[0].nodes, plan.steps[0].outputs
     weights = graph.evaluate(graph.constants_of(nodes))
@@ -138,7 +147,8 @@ def _events(graph: ModelGraph, feeds: Iterable[Feed], threads: int) -> list[dict
         options.profile_file_prefix = str(Path(folder) / "profile")
         session = open_session(model, options)
         for feed in feeds:
-            session.run(None, {name: value for name, value in feed.items() if name in read})
+            given = {name: value for name, value in feed.items() if name in read}
+            run_within(session, None, given, limit_s)
         events: list[dict[str, Any]] = json.loads(Path(session.end_profiling()).read_text())
     return events
 

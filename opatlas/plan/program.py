@@ -41,12 +41,14 @@ class PartFailed(OpatlasError):
 
 @dataclass
 class Parts:
-    """What a model's programs share. ``failed`` is told of a step that went over to the default."""
+    """What a model's programs share. ``failed`` is told of a step that went over to the default; ``exact``:
+    that computes 8-bit products exactly."""
 
     load: Load
     threads: int
     failed: Callable[[PlanStep, Exception], None] | None = None
     kernels: list[LoadedKernel] = field(default_factory=list)
+    exact: bool = False
 
     def close(self) -> None:
         for kernel in self.kernels:
@@ -296,7 +298,8 @@ class GraphProgram:
     def _region(self, step: PlanStep) -> list[Call]:
         part = ModelPart.of_step(self.graph, step)
         by = step.by if isinstance(step.by, ByFramework) else ByFramework(DEFAULT)
-        region = open_region(by.framework, part, self._parts.threads, threading=by.threading)
+        threads, exact = self._parts.threads, self._parts.exact
+        region = open_region(by.framework, part, threads, threading=by.threading, exact=exact)
         inputs = part.inputs
 
         def bind(arrays: Arrays) -> Call:

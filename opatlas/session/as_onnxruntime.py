@@ -16,6 +16,7 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.plan.engines import DeadlinePassed
 from opatlas.plan.executor import Executor, UnexpectedInputs
 from opatlas.session.followed import followed
+from opatlas.session.held_runs import HeldRuns
 from opatlas.session.instead import AsGiven, NotPlanned, PlainRuns
 from opatlas.session.io_binding import (
     IOBinding,
@@ -44,6 +45,7 @@ class AsOnnxRuntime:
     _plain: PlainRuns
     _executor: Executor
     _sharing: Sharing[Any]
+    _held: HeldRuns | None
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
@@ -128,15 +130,30 @@ class AsOnnxRuntime:
             plain = self._plainly("binding", "A binding is ONNX Runtime's own.")
             plain.run_with_iobinding(iobinding, run_options)
             return
-        direct = self._executor.direct if run_options is None and self._sharing.share is None else None
-        if direct is not None and iobinding._run_by(direct):
-            return
         try:
-            iobinding._run_planned(self._run_planned, run_options)
+            self._run_bound_held(iobinding, run_options)
             return
         except NotPlanned as error:
             why = str(error)
         iobinding._run_plainly(self._plainly("binding", why), run_options)
+
+    def _run_bound_held(self, binding: IOBinding, run_options: Any) -> None:
+        """By the plan, held against ONNX Runtime as long as runs are. Raises :class:`NotPlanned`."""
+        if (held := self._held) is None or run_options is not None or self._sharing.instead is not None:
+            self._run_bound(binding, run_options)
+            return
+
+        def run() -> dict[str, Any]:
+            self._run_bound(binding, None)
+            return binding._bound()
+
+        binding._put(held.run(binding._inputs, run))
+        self._held = None if held.over else held
+
+    def _run_bound(self, binding: IOBinding, run_options: Any) -> None:
+        direct = self._executor.direct if run_options is None and self._sharing.share is None else None
+        if direct is None or not binding._run_by(direct):
+            binding._run_planned((self._sharing.instead or self)._run_planned, run_options)
 
     def __getattr__(self, name: str) -> Any:
         """What ONNX Runtime's session has beyond is its own (:mod:`opatlas.session.surface`)."""

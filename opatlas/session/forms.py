@@ -4,11 +4,12 @@ they give the same values."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
+from opatlas.conf import conf
 from opatlas.errors import OpatlasError, first_line
 from opatlas.graph.channels_last import ChannelsLast
 from opatlas.graph.given_model import random_inputs
@@ -19,9 +20,11 @@ from opatlas.graph.profile import ModelProfile
 from opatlas.graph.simplify import NotSimplified, simplified
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.closeness import is_close
-from opatlas.plan.exactness import in_float64_if_possible
+from opatlas.plan.exactness import by_onnx, in_float64_if_possible
+from opatlas.plan.limits import run_within
 from opatlas.plan.profiling import profile_in_place
 from opatlas.plan.regions import open_session
+from opatlas.plan.saturating import cut_off_products, has_fed_products
 
 log = logging.getLogger("opatlas")
 FOLDED_INTO = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -84,6 +87,14 @@ class OtherForms:
             self._exact[graph.key] = in_float64_if_possible(graph, feed, self._threads)
         return self._exact[graph.key]
 
+    def exactly(self, graph: ModelGraph, feed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray] | None:
+        """The same; of 8-bit products that PyTorch lacks, and ONNX Runtime cannot compute exactly, what ONNX
+        says of them."""
+        found = self.in_float64(graph, feed)
+        if found is None and cut_off_products(graph) and has_fed_products(graph):
+            return by_onnx(graph, feed, conf().first_run_s)
+        return found
+
     def _feed(self) -> Mapping[str, np.ndarray]:
         return self._example or random_inputs(self.graph)
 
@@ -137,7 +148,8 @@ def verified(
     found = make()
     try:
         expected, made = (
-            open_session(one.model, quiet_options(threads)).run(None, dict(feed)) for one in (graph, found)
+            run_within(open_session(one.model, quiet_options(threads)), None, feed, conf().first_run_s)
+            for one in (graph, found)
         )
     except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
         raise refusal(f"ONNX Runtime does not run the model: {first_line(error)}") from error

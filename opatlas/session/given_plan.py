@@ -19,8 +19,9 @@ from opatlas.graph.structure import ModelStructure, structure_of
 from opatlas.identity.operator import Operator
 from opatlas.identity.place.setting import default_setting
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import Chosen, said_of
+from opatlas.plan.choosing import Chosen
 from opatlas.plan.plan import ByBodies, ByKernel, InvalidPlan, ModelPlan
+from opatlas.plan.said import said_of
 from opatlas.session.forms import OtherForms
 from opatlas.streams.timeline import Timeline
 
@@ -44,10 +45,10 @@ class GivenPlan:
     running: ModelGraph
     number: int | None = None
 
-    def report(self, client: Client, chosen: Chosen) -> None:
+    def report(self, client: Client, chosen: Chosen, runs: str = "") -> None:
         """Tell the service what the plan came to, beside the job: in one stream, or in several where that was
-        faster."""
-        standings, runs = chosen.standings, said_of(chosen.plan)
+        faster. ``runs``: what runs by now, where that is not what was chosen."""
+        standings, runs = chosen.standings, runs or said_of(chosen.plan)
         every = [one for one in standings[1:] if one.said in chosen.of_given]
         mine = max(every, key=lambda one: (one.said == runs, one.ratios.ratio), default=None)
         if self.number is None or mine is None or client.offline:

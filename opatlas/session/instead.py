@@ -12,6 +12,7 @@ import onnxruntime as ort
 
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.graph.normal import ModelGraph
+from opatlas.load.onnxruntime_recipe import ask_exact
 from opatlas.plan.regions import open_session
 from opatlas.session.followed import Followed
 
@@ -61,8 +62,11 @@ class PlainRuns:
     ``tell`` is told why, once for each kind of thing.
     """
 
-    def __init__(self, graph: ModelGraph, asked: Followed, threads: int, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, graph: ModelGraph, asked: Followed, threads: int, tell: Callable[[str], None], *, exact: bool
+    ) -> None:
         self._model, self._asked, self._threads, self._tell = graph.model, asked, threads, tell
+        self._exact = exact
         self._told: set[str] = set()
         self._session: ort.InferenceSession | None = None
         self._lock = threading.Lock()
@@ -89,6 +93,8 @@ class PlainRuns:
     def _options(self) -> ort.SessionOptions:
         options = ort.SessionOptions()
         options.intra_op_num_threads = self._threads
+        if self._exact:
+            ask_exact(options)
         for name, size in self._asked.dims.items():
             options.add_free_dimension_override_by_name(name, size)
         return options

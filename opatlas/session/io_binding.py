@@ -321,6 +321,20 @@ class IOBinding:
             self._theirs = made
         return self._theirs
 
+    def _bound(self) -> dict[str, Any]:
+        """What the last run made of what is bound, by name."""
+        return {name: self._made[name] for name in self._outputs}
+
+    def _put(self, made: Mapping[str, Any]) -> None:
+        """Where these are others than were made, into what is bound. Raises :class:`NotPlanned`."""
+        if why := self._misfit(made):
+            raise NotPlanned(why)
+        for name, value in made.items():
+            if value is not self._made[name] and (place := self._outputs[name]) is not None:
+                place[...] = value
+            elif value is not self._made[name]:
+                self._made[name] = value
+
 
 def _an_array(given: Any) -> np.ndarray:
     if not isinstance(given, np.ndarray):

@@ -13,13 +13,15 @@ from opatlas.conf import conf
 from opatlas.errors import CallerError
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import OTHERS, whole_said
+from opatlas.plan.choosing import OTHERS
 from opatlas.plan.line_up import UNDECIDED, TimedInTurns
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import ModelPlan
 from opatlas.plan.regions import is_installed
+from opatlas.plan.said import whole_said
 from opatlas.plan.semantics import table as semantics
 from opatlas.session.kernels_by_threads import KernelsByThreads
+from opatlas.session.left_out import LeftOut
 
 log = logging.getLogger("opatlas")
 RIVAL = 0.8
@@ -36,7 +38,7 @@ def tried_frameworks(named: Sequence[str]) -> tuple[str, ...]:
 
 class KeptChoice:
     """For one model, place, and choice of kernels, ``fused`` ones among them, and ``frameworks``. ``store``:
-    the machine's cache; without one nothing is kept."""
+    the machine's cache; without one nothing is kept. ``exact``: chosen among what computes exactly."""
 
     def __init__(
         self,
@@ -46,9 +48,12 @@ class KeptChoice:
         frameworks: tuple[str, ...],
         kernels: KernelsByThreads,
         fused: Sequence[NodeChoice],
+        left_out: LeftOut,
+        exact: bool = False,
     ) -> None:
         self._store, self._graph, self._place = store, graph, place
         self._frameworks, self._kernels, self._fused = frameworks, kernels, fused
+        self._left_out, self._exact = left_out, exact
 
     @property
     def is_open(self) -> bool:
@@ -62,6 +67,8 @@ class KeptChoice:
         if kept is None:
             return None
         plan = ModelPlan.from_json(kept.get("plan"))
+        if self._left_out.has(plan):
+            return None
         check_plan(plan, self._graph, *self._place)
         known = [self._kernels.own]
         for threads, artifacts in kept.get("fewer", {}).items():
@@ -74,7 +81,8 @@ class KeptChoice:
         """Frameworks that are worth trying: all of them once, then, when other kernels are known, those that
         were not far behind. Loading one that was takes seconds to minutes and changes nothing."""
         kept = self._store.fact(self._rivals_name()) if self._store is not None else None
-        return tuple(one for one in self._frameworks if kept is None or one in kept["rivals"])
+        may = [one for one in self._frameworks if one not in self._left_out.frameworks]
+        return tuple(one for one in may if kept is None or one in kept["rivals"])
 
     def keep(self, plan: ModelPlan, standings: Sequence[TimedInTurns]) -> None:
         """What was chosen by these, unless the host was too busy to say."""
@@ -105,4 +113,5 @@ class KeptChoice:
         """What the machine's cache calls a fact about this model here, with these libraries."""
         versions = installed_versions((*LIBRARIES, "openvino"))
         known = (versions, semantics.digest())
-        return digest_of([what, self._graph.key, *self._place, *known, self._frameworks, more])
+        exact = ["exact"] * self._exact  # names of what was kept without stay
+        return digest_of([what, self._graph.key, *self._place, *known, self._frameworks, more, *exact])

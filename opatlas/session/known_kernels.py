@@ -113,6 +113,10 @@ class FunctionKernel:
         numbers = self._function.operator.runtime_inputs
         return self._function.bind([inputs[number] for number in numbers], outputs)
 
+    def blame(self, message: str) -> None:
+        """It gives other values than ONNX Runtime: told and remembered."""
+        self._function.blame(message)
+
     def close(self) -> None:
         self._function.close()
 

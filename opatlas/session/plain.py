@@ -15,11 +15,11 @@ from opatlas.errors import CallerError
 from opatlas.graph.given_model import random_inputs, read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.cpu import usable_cores
-from opatlas.plan.choosing import WHOLE
 from opatlas.plan.engines import Engines
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import DEFAULT
 from opatlas.plan.plan import ModelPlan, PlanStep
+from opatlas.plan.said import WHOLE
 from opatlas.session.instead import AsGiven
 from opatlas.session.io_binding import IOBinding
 from opatlas.session.reporting import StepShare
@@ -72,6 +72,16 @@ class Plain:
     @property
     def peak_bytes(self) -> int:
         """0, as wherever a framework runs the whole model."""
+        return 0
+
+    @property
+    def checks(self) -> None:
+        """None: ONNX Runtime itself runs the model."""
+        return
+
+    @property
+    def check_peak_bytes(self) -> int:
+        """0: nothing is held against ONNX Runtime."""
         return 0
 
     @property

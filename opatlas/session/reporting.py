@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from opatlas.graph.normal import ModelGraph
-from opatlas.plan.choosing import WHOLE
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import DEFAULT
 from opatlas.plan.plan import ByFramework, ModelPlan
 from opatlas.plan.profiling import PROFILED_RUNS, node_times, timeline_of_whole
 from opatlas.plan.regions import LABELS
+from opatlas.plan.said import WHOLE
 from opatlas.streams.timeline import Timeline
 
 
@@ -34,8 +35,8 @@ def step_shares(
 ) -> list[StepShare]:
     """Of each step of the executor's plan of ``graph``, and what ONNX Runtime takes for the same nodes in the
     model."""
-    theirs = {at: us for at, us in node_times(graph, feed, threads).items() if isinstance(at, int)}
-    if _is_whole(executor.plan):  # ONNX Runtime's own profile says more
+    theirs = {at: us for at, us in node_times(graph, feed, threads, math.inf).items() if isinstance(at, int)}
+    if is_whole(executor.plan):  # ONNX Runtime's own profile says more
         return [StepShare(_label(graph, [one]), WHOLE, us, us) for one, us in theirs.items()]
     profiles = [executor.profile(feed) for _ in range(PROFILED_RUNS)]
     return [
@@ -53,12 +54,13 @@ def timeline_by(
     graph: ModelGraph, executor: Executor, feed: Mapping[str, np.ndarray], threads: int
 ) -> Timeline:
     """One run of the executor's, by itself: where ONNX Runtime has the whole model, by its own profile."""
-    if _is_whole(executor.plan):
+    if is_whole(executor.plan):
         return timeline_of_whole(graph, feed, threads)
     return executor.timeline(feed)
 
 
-def _is_whole(plan: ModelPlan) -> bool:
+def is_whole(plan: ModelPlan) -> bool:
+    """Whether ONNX Runtime runs all of it."""
     return len(plan.steps) == 1 and plan.steps[0].by == DEFAULT
 
 

@@ -21,25 +21,31 @@ from opatlas.graph.examples import checking_inputs
 from opatlas.graph.given_model import random_inputs, read_model
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.place.setting import Setting, default_setting
-from opatlas.plan.choosing import choose, said_of
+from opatlas.plan.choosing import Chosen, choose
 from opatlas.plan.engines import Engines
 from opatlas.plan.exactness import MOST_ERROR
 from opatlas.plan.executor import Executor
+from opatlas.plan.limits import TookTooLong
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
+from opatlas.plan.regions import OnnxRuntimeRegion
+from opatlas.plan.said import said_of
 from opatlas.session.as_onnxruntime import AsOnnxRuntime
+from opatlas.session.blaming import blamed_kernels, form_differs
 from opatlas.session.followed import Followed, check_own, followed, is_of_caller, unfollowed_options
 from opatlas.session.forms import OtherForms
 from opatlas.session.given_plan import GivenPlan, fused_operators, given_plan
+from opatlas.session.held_runs import HeldRuns
 from opatlas.session.instead import AsGiven, NotPlanned, PlainRuns
 from opatlas.session.io_binding import ModelMeta, gives_arrays, overridable_initializers
 from opatlas.session.kept_choice import KeptChoice, tried_frameworks
 from opatlas.session.kernels_by_threads import KernelsByThreads
 from opatlas.session.known_kernels import KnownKernels
+from opatlas.session.left_out import LeftOut
 from opatlas.session.own_fusions import fused_choices, own_fusions
 from opatlas.session.plain import Plain
-from opatlas.session.reporting import StepShare, step_shares, timeline_by
+from opatlas.session.reporting import StepShare, is_whole, step_shares, timeline_by
 from opatlas.session.sharing import Sharing
 from opatlas.streams.timeline import Timeline
 
@@ -67,6 +73,13 @@ class Session(AsOnnxRuntime):
     without. ``fusions``: so many operators of several nodes are looked up and tried beside the nodes' own,
     where no plan is given, and normalisations are folded before; 0: the model's nodes are taken as they are.
 
+    A session gives ONNX Runtime's values, also where ONNX Runtime is wrong: on processors without VNNI it
+    cuts off sums of products of uint8 by int8. ``exact``: it gives the exact ones instead, which ONNX Runtime
+    computes in a slower way where the weights are constants; where even that differs from the model in
+    float64, whoever agrees with float64 runs it, and :attr:`refused` says so. ``check_runs``: so many of the
+    first runs of a session that left ONNX Runtime are held against it on the caller's own inputs
+    (``OPATLAS_CHECK_RUNS`` unless given; 0: none); after a difference ONNX Runtime runs the model.
+
     ``sess_options``, ``providers``, ``provider_options`` and ``more`` are ONNX Runtime's
     (:mod:`opatlas.session.surface` has the table). A model that cannot be planned, and options that no plan
     honours, are plain ONNX Runtime's, which raises what it raises; so is a single run of other inputs than
@@ -90,6 +103,8 @@ class Session(AsOnnxRuntime):
         frameworks: Sequence[str] | None = None,
         plan: Any = None,
         fusions: int = FUSIONS,
+        exact: bool = False,
+        check_runs: int | None = None,
         _otherwise: KnownKernels | None = None,
         _plain: PlainRuns | None = None,
         **more: Any,
@@ -103,7 +118,8 @@ class Session(AsOnnxRuntime):
         asked = followed(sess_options, providers, provider_options, more)
         open_planned = partial(
             self._open, path_or_bytes, asked, client=client, dims=dims, threads=threads, example=example,
-            try_s=try_s, frameworks=tried, plan=plan, fusions=fusions, _otherwise=_otherwise, _plain=_plain,
+            try_s=try_s, frameworks=tried, plan=plan, fusions=fusions, exact=exact, check_runs=check_runs,
+            _otherwise=_otherwise, _plain=_plain,
         )  # fmt: skip
         why = asked.why_not or self._why_unplanned(open_planned, given, plan not in (None, False, True))
         if why:
@@ -150,6 +166,8 @@ class Session(AsOnnxRuntime):
         frameworks: tuple[str, ...] | None,
         plan: Any,
         fusions: int,
+        exact: bool,
+        check_runs: int | None,
         _otherwise: KnownKernels | None,
         _plain: PlainRuns | None,
     ) -> None:
@@ -169,15 +187,19 @@ class Session(AsOnnxRuntime):
         self.place = (self._client.target.key, setting.key)
         self._ask_at = time.monotonic() + ASK_S
         self._providers, self._gives_arrays = asked.providers, gives_arrays(self.graph)
-        self._plain = _plain or PlainRuns(self.graph, asked, self.threads, self._tell)
+        self._plain = _plain or PlainRuns(self.graph, asked, self.threads, self._tell, exact=exact)
         self._frameworks = tried_frameworks(conf().frameworks) if frameworks is None else frameworks
         self._forms, self._otherwise = OtherForms(self.graph, dims, example, self.threads), _otherwise
+        self._exact, self._check_runs = exact, conf().check_runs if check_runs is None else check_runs
+        self._left_out = LeftOut(self._client.store, self.graph.key, self.place, exact)
         self._look_up(given_plan(plan, self.graph, self.place, self._client, self._forms), fusions)
         self._sharing = Sharing(self.threads, self._on_threads)
         self._example, self._try_s, self._most_fusions = example, try_s, fusions
         self._runs_given = False  # the plan that it was given, in one stream or several
         remembered = self._remembered() if self._given is None else None
+        self._told: Chosen | None = None  # of a given plan
         self._executor = remembered or self._chosen(asks=plan is True)
+        self._checks = self._held = self._to_be_held()
 
     def _look_up(self, given: GivenPlan | None, fusions: int) -> None:
         """The operators of the model in the form in which it runs, and fused ones."""
@@ -186,7 +208,7 @@ class Session(AsOnnxRuntime):
             self.graph, own = given.graph, []
             fused = fused_operators(given.plan, given.running)
         else:
-            if fusions > 0:
+            if fusions > 0 and not self._left_out.simpler:
                 self.graph = self._forms.folded()
             own = own_fusions(self.graph, fusions)
             fused = {one.placed.operator.key: one.placed.operator for one in own}
@@ -195,9 +217,11 @@ class Session(AsOnnxRuntime):
         self.kernels.look_up()
         self.known = self.kernels.count
         self._fused = fused_choices(own, self.kernels)
+        self._fused = [one for one in self._fused if one.by.artifact not in self._left_out.artifacts]
         self._kept = KeptChoice(
-            self._client.store, self.graph, self.place, self._frameworks, self._kernels, self._fused
-        )
+            self._client.store, self.graph, self.place, self._frameworks, self._kernels, self._fused,
+            self._left_out, exact=self._exact,
+        )  # fmt: skip
 
     @property
     def plan(self) -> ModelPlan:
@@ -222,6 +246,30 @@ class Session(AsOnnxRuntime):
             return plain.run(output_names, input_feed, run_options)
         if (instead := self._sharing.instead) is not None:
             return instead.run(output_names, input_feed, deadline_s=deadline_s)
+        try:
+            return self._run_held(output_names, input_feed, deadline_s)
+        except NotPlanned as error:
+            why = str(error)
+        return self._plainly("inputs", why).run(output_names, input_feed)
+
+    def _run_held(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], deadline_s: float
+    ) -> list[Any]:
+        """The same, by what is not held any more or against ONNX Runtime. Raises :class:`NotPlanned`."""
+        held, names = self._held, output_names or self.graph.output_names
+        if held is None or not isinstance(names, list | tuple) or not isinstance(input_feed, Mapping):
+            return self._run(output_names, input_feed, deadline_s)
+
+        def run() -> dict[str, Any]:
+            return dict(zip(names, self._run(output_names, input_feed, deadline_s), strict=True))
+
+        made = held.run(input_feed, run, deadline_s)
+        self._held = None if held.over else held
+        return [made[name] for name in names]
+
+    def _run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], deadline_s: float
+    ) -> list[Any]:
         if self._sharing.share is None:
             if deadline_s < math.inf:
                 raise CallerError(
@@ -230,11 +278,7 @@ class Session(AsOnnxRuntime):
             direct = self._executor.direct
             if direct is not None and (made := direct.run(output_names, input_feed)) is not None:
                 return made
-        try:
-            return self._run_planned(output_names, input_feed, deadline_s)
-        except NotPlanned as error:
-            why = str(error)
-        return self._plainly("inputs", why).run(output_names, input_feed)
+        return self._run_planned(output_names, input_feed, deadline_s)
 
     def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
         """Run on these engines from now on, in turns with the other models there; None: by itself again.
@@ -298,6 +342,17 @@ class Session(AsOnnxRuntime):
         """Of the buffer that values between steps share; 0 where a framework runs the whole model."""
         return self._executor.peak_bytes
 
+    @property
+    def checks(self) -> HeldRuns | None:
+        """The runs that are held against ONNX Runtime: how many were, and why no further one is. None where
+        ONNX Runtime itself runs the model as it was given."""
+        return self._checks
+
+    @property
+    def check_peak_bytes(self) -> int:
+        """About what holding runs against ONNX Runtime had in memory at most, beside the session."""
+        return self._checks.peak_bytes if self._checks is not None else 0
+
     def example(self, seed: int = 0) -> dict[str, np.ndarray]:
         """Random inputs of the model's types: normal floats, small whole numbers, true."""
         return random_inputs(self.graph, seed)
@@ -309,10 +364,11 @@ class Session(AsOnnxRuntime):
 
     def _let_go(self) -> None:
         """Of all that there is: what cannot be planned may have failed at any step."""
-        held = vars(self)
-        for one in ("_sharing", "_executor", "_kernels", *(["_client"] if held.get("_own") else [])):
-            if one in held:
-                held[one].close()
+        there = vars(self)
+        own = ["_client"] if there.get("_own") else []
+        for name in ("_sharing", "_checks", "_executor", "_kernels", *own):
+            if (one := there.get(name)) is not None:
+                one.close()
 
     def _forget(self) -> None:
         """All of a plan, its memory too."""
@@ -334,15 +390,15 @@ class Session(AsOnnxRuntime):
             return None
         made = Session(
             self.graph, client=client, threads=threads, example=self._example, try_s=self._try_s,
-            frameworks=self._frameworks, fusions=self._most_fusions, _otherwise=self.kernels,
-            _plain=self._plain,
+            frameworks=self._frameworks, fusions=self._most_fusions, exact=self._exact,
+            check_runs=self._check_runs, _otherwise=self.kernels, _plain=self._plain,
         )  # fmt: skip
         made._own = True
         return made
 
     def _remembered(self) -> Executor | None:
         """By what was chosen for this model before."""
-        if not self._kept.is_open:
+        if not (self._kept.is_open or self._exact):
             return self._build(whole(self.graph, *self.place))
         try:
             plan = self._kept.plan()
@@ -355,16 +411,27 @@ class Session(AsOnnxRuntime):
         """What is fastest with the caller's example, which must fit, else with random values, if the model
         takes them. ``asks``: the plan was asked for; where it errs more than it may, one of exact kernels is
         asked for in its place."""
+        limit_s = conf().first_run_s
+        if self._example is None and (reason := self._left_out.unending(limit_s)):
+            return self._unheld(reason)
+        choices = self._left_out.without(self.kernels.choices)
+        exactly = self._forms.exactly if self._exact else self._forms.in_float64
         try:
             given = self._example is not None
             feed = self._example if self._example is not None else self.example()
             chosen = choose(
-                self.graph, self.kernels.choices, self.place, self._build, feed, self.threads, self._try_s,
+                self.graph, choices, self.place, self._build, feed, self.threads, self._try_s,
                 frameworks=self._kept.rivals(), loading_s=conf().loading_s,
                 given=None if self._given is None else self._given.plan, fused=self._fused,
-                fewer=self._kernels.choices_on, exact=lambda: self._forms.in_float64(self.graph, feed),
+                fewer=lambda threads: self._left_out.without(self._kernels.choices_on(threads)),
+                exact=lambda: exactly(self.graph, feed), wants_exact=self._exact, first_run_s=limit_s,
                 examples=checking_inputs(self.graph, feed, is_given=given),
             )  # fmt: skip
+        except TookTooLong as error:
+            reason = f"The example did not end ({error}): give the session one that does by example=."
+            if self._example is None:
+                self._left_out.add_example(reason, limit_s)
+            return self._unheld(reason)
         except OpatlasError as error:
             if self._example is not None:
                 raise
@@ -378,16 +445,67 @@ class Session(AsOnnxRuntime):
                 self._look_up(exact, self._most_fusions)
                 return self._chosen()
         self.standings, self.refused = chosen.standings, chosen.refused
+        if chosen.default_differs:
+            self._left_out.add_default()
         if self._given is None:
             self._kept.keep(chosen.plan, chosen.standings)
         else:
-            self._runs_given = said_of(chosen.plan) in chosen.of_given
+            self._told, self._runs_given = chosen, said_of(chosen.plan) in chosen.of_given
             self._given.report(self._client, chosen)
         return chosen.executor
 
+    def _unheld(self, reason: str) -> Executor:
+        """ONNX Runtime, since nobody can be held against it."""
+        log.warning("No plan is tried. %s", reason)
+        self.refused = {"every plan and framework": reason}
+        return self._build(whole(self.graph, *self.place))
+
+    def _to_be_held(self) -> HeldRuns | None:
+        """Where anything but ONNX Runtime runs the model, or a form that the caller did not give."""
+        is_given = self.graph is self._forms.graph
+        if self._left_out.default or (is_given and is_whole(self._executor.plan)):
+            return None
+        return HeldRuns(
+            self._forms.graph, self.threads, self._check_runs, conf().check_s, exact=self._exact,
+            left=self._leave,
+        )  # fmt: skip
+
+    def _leave(
+        self, reason: str, feed: Mapping[str, Any], theirs: Mapping[str, Any], model: OnnxRuntimeRegion
+    ) -> None:
+        """To ONNX Runtime, for good: what ran gave other values than ``theirs``."""
+        plan = self._executor.plan
+        said = said_of(plan) + ", in a simpler form" * (self.graph is not self._forms.graph)
+        self._executor.leave(model, reason)
+        self.refused = {**self.refused, said: reason}
+        log.warning("%s: %s. ONNX Runtime runs the model from now on.", said, reason)
+        self._leave_out(plan, reason, feed, theirs)
+        if self._given is not None and self._told is not None:
+            self._given.report(self._client, self._told, runs=said_of(self.plan))
+
+    def _leave_out(
+        self, plan: ModelPlan, reason: str, feed: Mapping[str, Any], theirs: Mapping[str, Any]
+    ) -> None:
+        """What of a plan is to blame, from now on; a kernel is told to the service."""
+        given = (self._executor.graph, plan, self._build, feed, theirs)
+        if theirs and self.graph is not self._forms.graph and form_differs(*given):
+            self._left_out.add_simpler()
+            return
+        blamed = blamed_kernels(*given, conf().check_s) if theirs else []
+        self._left_out.add(plan, blamed)
+        for by in blamed:
+            try:
+                kernel = self._kernels.load(by)
+                kernel.blame(reason)
+                kernel.close()
+            except OpatlasError as error:
+                log.warning("That %s gave other values is not told: %s", by.said, error)
+
     def _build(self, plan: ModelPlan) -> Executor:
         graph = self._given.running if self._given is not None and plan.nhwc else self.graph
-        return Executor(graph, plan, self._kernels.load, threads=self.threads, revoked=self._revoked)
+        return Executor(
+            graph, plan, self._kernels.load, threads=self.threads, revoked=self._revoked, exact=self._exact
+        )
 
     def _revoked(self) -> frozenset[str]:
         """What must not run any more, as far as the machine was told; asked for now and then, beside the

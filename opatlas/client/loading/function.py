@@ -131,6 +131,11 @@ class KernelFunction:
         make = getattr(self.kernel, "by_address", None)
         return None if make is None or self._untried or self.failure else make()
 
+    def blame(self, message: str) -> None:
+        """It gives other values than it has to: run by no further process of the machine, and reported."""
+        if self._watch is not None:
+            self._watch.failed("run", "OtherValues", message)
+
     def close(self) -> None:
         self._bound, self._closed = None, True
         self.kernel.close()

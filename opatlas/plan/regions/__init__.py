@@ -18,7 +18,14 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.graph.types import TensorType
 from opatlas.graph.weights import is_external, serialisable
 from opatlas.load.kernel import KernelFailed
-from opatlas.load.onnxruntime_recipe import bind_memory, quiet_options, resting_options, sleeping_options
+from opatlas.load.onnxruntime_recipe import (
+    ask_exact,
+    bind_memory,
+    quiet_options,
+    resting_options,
+    sleeping_options,
+)
+from opatlas.plan.limits import TookTooLong, run_within
 from opatlas.plan.plan import ONE, RESTING, SLEEPING, PlanStep
 
 DEFAULT = "onnxruntime"
@@ -99,14 +106,22 @@ def is_installed(framework: str) -> bool:
 
 
 def open_region(
-    framework: str, part: ModelPart, threads: int, *, alone: bool = False, threading: str = SLEEPING
+    framework: str,
+    part: ModelPart,
+    threads: int,
+    *,
+    alone: bool = False,
+    threading: str = SLEEPING,
+    exact: bool = False,
 ) -> Region:
     """The part, loaded by a framework, on so many threads. ``alone``: nobody else computes between its runs,
     so its threads may go on spinning then; else ``threading`` says how ONNX Runtime uses them
-    (:data:`opatlas.plan.plan.THREADING`). Raises :class:`LoadError` where the framework refuses it."""
+    (:data:`opatlas.plan.plan.THREADING`). ``exact``: it computes 8-bit products exactly, as far as it can
+    (:func:`opatlas.load.onnxruntime_recipe.ask_exact`). Raises :class:`LoadError` where the framework refuses
+    the part."""
     if framework == DEFAULT:
         names = (part.input_names, part.output_names)
-        return OnnxRuntimeRegion(part.model, *names, threads, alone=alone, threading=threading)
+        return OnnxRuntimeRegion(part.model, *names, threads, alone=alone, threading=threading, exact=exact)
     if not is_installed(framework):
         raise LoadError(f"{LABELS[framework]} is not installed")
     module, name = _REGIONS[framework]
@@ -147,13 +162,23 @@ class OnnxRuntimeRegion:
         *,
         alone: bool = False,
         threading: str = SLEEPING,
+        exact: bool = False,
     ) -> None:
         self._inputs, self._outputs = list(inputs), list(outputs)
         options = quiet_options(threads) if alone else _OPTIONS[threading](threads)
+        if exact:
+            ask_exact(options)
         try:
             self.session = open_session(model, options)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             raise LoadError(f"ONNX Runtime refuses a part of the model: {first_line(error)}") from error
+
+    @classmethod
+    def around(cls, session: Any, inputs: Sequence[str], outputs: Sequence[str]) -> OnnxRuntimeRegion:
+        """Of what is loaded already."""
+        made = cls.__new__(cls)
+        made._inputs, made._outputs, made.session = list(inputs), list(outputs), session
+        return made
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         try:
@@ -162,6 +187,16 @@ class OnnxRuntimeRegion:
         except Exception as error:
             raise KernelFailed(f"ONNX Runtime failed: {first_line(error)}") from error
         return made
+
+    def run_within(self, inputs: Sequence[np.ndarray], seconds: float) -> list[np.ndarray]:
+        """As :meth:`run`; ended after so many seconds with :class:`opatlas.plan.limits.TookTooLong`."""
+        feed = dict(zip(self._inputs, inputs, strict=True))
+        try:
+            return run_within(self.session, self._outputs, feed, seconds)
+        except TookTooLong:
+            raise
+        except Exception as error:
+            raise KernelFailed(f"ONNX Runtime failed: {first_line(error)}") from error
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> BoundRegion:
         named = (dict(zip(self._inputs, inputs, strict=True)), dict(zip(self._outputs, outputs, strict=True)))

@@ -21,7 +21,7 @@ from opatlas.errors import CallerError, InvalidModel
 from opatlas.graph.profile import ModelProfile
 from opatlas.identity import detect_target
 from opatlas.load.signing import public_bytes, read_key
-from opatlas.plan.choosing import WHOLE
+from opatlas.plan.said import WHOLE
 from opatlas.session import forms
 from tests.opatlas.load.kernels import add_operator
 from tests.opatlas.session.test_session import adding, counted

@@ -18,8 +18,8 @@ from opatlas.errors import CallerError
 from opatlas.identity import Setting
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan import choosing
-from opatlas.plan.choosing import said_of
 from opatlas.plan.executor import Executor
+from opatlas.plan.said import said_of
 from tests.configuring import configured
 from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better

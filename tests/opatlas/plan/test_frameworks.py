@@ -19,12 +19,13 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan import choosing, compiling, regions
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import by_framework, choose, is_better, said_of
+from opatlas.plan.choosing import by_framework, choose, is_better
 from opatlas.plan.closeness import is_close
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import HOPELESS_ROUNDS, TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, whole, with_kernels
 from opatlas.plan.plan import ByKernel, ModelPlan
+from opatlas.plan.said import said_of
 from opatlas.session.kept_choice import KeptChoice
 from tests.configuring import configured
 from tests.opatlas.plan.graphs import RandomModel

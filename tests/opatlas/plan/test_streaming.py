@@ -11,10 +11,11 @@ import pytest
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import choosing, streaming
 from opatlas.plan.checking import check_plan
-from opatlas.plan.choosing import by_framework, choose, said_of
+from opatlas.plan.choosing import by_framework, choose
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import whole, with_kernels
 from opatlas.plan.plan import ByKernel, InvalidPlan, ModelPlan
+from opatlas.plan.said import said_of
 from opatlas.plan.streaming import could_pay, node_streams
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, Kernels, wanted

@@ -12,9 +12,10 @@ import opatlas
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import choosing
 from opatlas.plan.borders import Borders
-from opatlas.plan.choosing import other_threading, said_of
+from opatlas.plan.choosing import other_threading
 from opatlas.plan.plan import ONE, RESTING, SLEEPING, THREADING, ByFramework, InvalidPlan, ModelPlan
 from opatlas.plan.predicting import Costs, predicted
+from opatlas.plan.said import said_of
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.plan.making import Kernels, assert_same, executor, planned, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better

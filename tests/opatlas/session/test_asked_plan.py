@@ -17,10 +17,10 @@ from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.profile import ModelProfile
 from opatlas.plan import choosing
-from opatlas.plan.choosing import WHOLE
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.plan import ByBodies
 from opatlas.plan.profiling import profile_in_place
+from opatlas.plan.said import WHOLE
 from opatlas.session import forms
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.client.test_client import until

@@ -13,8 +13,8 @@ from opatlas.errors import LoadError
 from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.structure import structure_of
-from opatlas.plan.choosing import WHOLE
 from opatlas.plan.plan import InvalidPlan, ModelPlan
+from opatlas.plan.said import WHOLE
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.client.test_client import until
 from tests.opatlas.load.kernels import HEADER

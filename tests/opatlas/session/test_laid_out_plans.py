@@ -17,9 +17,9 @@ from opatlas.graph.structure import structure_of
 from opatlas.graph.typed_nodes import TypedNodes
 from opatlas.graph.types import TensorType
 from opatlas.identity import Operator
-from opatlas.plan.choosing import WHOLE
 from opatlas.plan.plan import ByKernel, InvalidPlan
 from opatlas.plan.profiling import profile_by_executor, profile_model
+from opatlas.plan.said import WHOLE
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.graph.fusion.test_candidates import placed
 from tests.opatlas.load.kernels import HEADER

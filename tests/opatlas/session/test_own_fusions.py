@@ -11,10 +11,10 @@ from onnx import helper
 import opatlas
 import opatlas.session.session  # before anything of it is replaced
 from opatlas.graph.normal import ModelGraph
-from opatlas.plan.choosing import WHOLE
 from opatlas.plan.fusing import with_fusions
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import ByKernel
+from opatlas.plan.said import WHOLE
 from opatlas.session.own_fusions import own_fusions
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.load.kernels import HEADER

@@ -1,0 +1,144 @@
+"""Whether somebody may run a model: tried over an example, in time, and held against what is expected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opatlas.errors import LoadError, OpatlasError
+from opatlas.graph.loops import unbounded_loop
+from opatlas.graph.normal import ModelGraph
+from opatlas.plan.closeness import is_close
+from opatlas.plan.executor import Executor
+from opatlas.plan.held_to import HeldTo
+from opatlas.plan.limits import TookTooLong, within
+from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan
+from opatlas.plan.profiling import Feed
+from opatlas.plan.regions import DEFAULT
+from opatlas.plan.saturating import CutOff
+from opatlas.plan.semantics.taking_part import Admission
+
+LOADING_S = 30.0
+"""For loading a plan, or the model into frameworks, one after another; what does not load within it takes no
+part."""
+TRIED_S, HOPELESS = 2.0, 100.0
+"""A first run may take so many seconds, or so many times as long as the default's, whichever is more."""
+HOPELESS_S = 0.1
+"""A second run that takes longer than this, and so many times as long as the default's, is the last."""
+OTHER_VALUES = "it gives other values than the whole model in ONNX Runtime"
+DIFFERS_FROM_EXACT = "it gives other values than the model computed in float64"
+CUT_OFF = (
+    "ONNX Runtime cuts off sums of products of uint8 by int8 on this processor, and its values are asked "
+    "for: exact=True asks for the exact ones"
+)
+
+Build = Callable[[ModelPlan], Executor]
+
+
+@dataclass(frozen=True)
+class DefaultRun:
+    """The default's first run over the example: what it gave, and in how many seconds."""
+
+    outputs: list[np.ndarray]
+    seconds: float
+
+    @classmethod
+    def of(cls, executor: Executor, feed: Feed, limit_s: float) -> DefaultRun:
+        """Raises what the default raises, and :class:`opatlas.plan.limits.TookTooLong`; it is closed then."""
+        start = time.perf_counter()
+        try:
+            outputs = executor.run(feed, limit_s=limit_s)
+        except OpatlasError:
+            executor.close()
+            raise
+        if (took_s := time.perf_counter() - start) > limit_s:  # within one node it could not be ended
+            executor.close()
+            raise TookTooLong(f"ONNX Runtime took {took_s:.0f} s, and {limit_s:g} s are for it")
+        return cls(outputs, took_s)
+
+
+class ExampleCheck:
+    """Of one model over ``feed``, and over the examples that ``held_to`` has. ``cut_off``: what of it is left
+    to the default; ``admission``: what is known of who computes what."""
+
+    def __init__(
+        self,
+        graph: ModelGraph,
+        build: Build,
+        feed: Feed,
+        found: DefaultRun,
+        cut_off: CutOff,
+        held_to: HeldTo,
+        admission: Admission,
+    ) -> None:
+        self._graph, self._build, self._feed = graph, build, feed
+        self._held_to, self._admission = held_to, admission
+        self.found, self.cut_off = found, cut_off
+        self._expected: Sequence[np.ndarray] = found.outputs
+        self.expects_other = False
+
+    def expect(self, exact: Sequence[np.ndarray] | None) -> bool:
+        """These outputs of whoever is tried, as far as anybody could tell them; whether the default differs
+        from them."""
+        if exact is not None:
+            wanted = [one.astype(like.dtype) for one, like in zip(exact, self._expected, strict=True)]
+            self.expects_other = not all(map(is_close, self._expected, wanted))
+            self._expected = wanted
+        return self.expects_other
+
+    def check(self, plan: ModelPlan) -> None:
+        """Raises :class:`LoadError` where it is known before that a plan gives other values over some inputs,
+        or could not be ended."""
+        if self.cut_off.forbids(plan):
+            raise LoadError(CUT_OFF)
+        others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} - {DEFAULT}
+        if reason := next(filter(None, map(self._admission.why_not, sorted(others))), ""):
+            raise LoadError(reason)
+        in_openvino = any(step.by == ByFramework("openvino") for step in plan.steps)
+        if in_openvino and (loop := unbounded_loop(self._graph)):
+            raise LoadError(f"it cannot be ended, and the end of the loop {loop!r} depends on data")
+
+    def sound(self, plan: ModelPlan, loading_s: float = LOADING_S) -> Executor:
+        """The plan's executor; raises unless it loads and runs in time and gives what is expected."""
+        self.check(plan)
+        executor = within(loading_s, lambda: self._build(plan), Executor.close, "load")
+        try:
+            runs = min(2, plan.stream_count)  # the first is one step after the other
+            if not all(self._is_right(executor) for _ in range(runs)):
+                raise LoadError(DIFFERS_FROM_EXACT if self.expects_other else OTHER_VALUES)
+            if not self.expects_other and (where := self._held_to.why_wrong(executor)):
+                raise LoadError(f"{OTHER_VALUES} {where}")
+            if any(map(self._admission.may_drop_nan, _nodes_of_kernels(executor))):
+                raise LoadError("it has a kernel where NaN can arise, and nobody checks kernels over NaN")
+            if reason := executor.fallen_back or executor.in_one_stream:  # else another would be timed
+                raise LoadError(reason)
+            self._refuse_hopeless(executor)
+        except TookTooLong:
+            raise  # who still runs it closes it
+        except Exception:
+            executor.close()
+            raise
+        return executor
+
+    def _is_right(self, executor: Executor) -> bool:
+        limit_s = max(TRIED_S, HOPELESS * self.found.seconds)
+        made = within(limit_s, lambda: executor.run(self._feed), lambda _: executor.close())
+        return all(map(is_close, made, self._expected))
+
+    def _refuse_hopeless(self, executor: Executor) -> None:
+        """By its second run: the first has in it what only a first one does."""
+        start = time.perf_counter()
+        executor.run(self._feed)
+        took_s = time.perf_counter() - start
+        if took_s > max(HOPELESS_S, HOPELESS * self.found.seconds):
+            times = took_s / self.found.seconds
+            raise LoadError(f"it takes {times:.0f} times as long as ONNX Runtime")
+
+
+def _nodes_of_kernels(executor: Executor) -> list[int]:
+    """By their numbers in the model as it was given."""
+    steps = (step for step in executor.plan.steps if isinstance(step.by, ByKernel))
+    return [number for step in steps for number in executor.graph.own_nodes(step.nodes)]

@@ -1,0 +1,161 @@
+"""A session's first runs on the caller's own inputs, some of them held against ONNX Runtime.
+
+What agrees on an example may differ on what a caller gives: indices beyond 32 bits, numbers that wrap, NaN.
+So ONNX Runtime, given the model as the caller gave it, makes some of the first runs too. Where it gives other
+values these are the caller's, and from then on it runs the model.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opatlas.errors import first_line
+from opatlas.graph.normal import ModelGraph
+from opatlas.graph.weights import weight_bytes
+from opatlas.load.onnxruntime_recipe import ask_exact, resting_options
+from opatlas.memory import lacking, resident_bytes
+from opatlas.plan.closeness import is_close
+from opatlas.plan.limits import TookTooLong, run_within
+from opatlas.plan.regions import OnnxRuntimeRegion, open_session
+from opatlas.session.held_schedule import HeldSchedule
+from opatlas.session.io_binding import as_array
+
+log = logging.getLogger("opatlas")
+COPIES = 3
+"""Of the weights, while ONNX Runtime loads the model: as they are read, as it lays them out, and its own."""
+
+Named = Mapping[str, Any]
+Left = Callable[[str, Named, Named, OnnxRuntimeRegion], None]
+"""Told why ONNX Runtime has to run the model from now on, over which inputs, what it gave for them (nothing
+where it fails), and given the model as it has it loaded."""
+
+
+class HeldRuns:
+    """Of the session of a model (``graph``: as the caller gave it). ``most`` runs are held, each for
+    ``limit_s`` at most. ``exact``: as the session's own ONNX Runtime computes.
+
+    ``over`` says why no further run is held, "" while some are; ``peak_bytes``: about what the process had in
+    memory for it beside the session, at most. One run is held at a time: those beside it go on as they are.
+    """
+
+    def __init__(
+        self, graph: ModelGraph, threads: int, most: int, limit_s: float, *, exact: bool, left: Left
+    ) -> None:
+        self._graph, self._threads, self._exact, self._left = graph, threads, exact, left
+        self._limit_s = limit_s
+        self.schedule = HeldSchedule(most)
+        self.over = ""
+        self.peak_bytes = self._before = 0
+        self._session: Any = None
+        self._lock = threading.Lock()  # of the schedule
+        self._holding = threading.Lock()
+        if graph.is_random:
+            self.over = "the model has random numbers, of which no two runs can be compared"
+        elif not most:
+            self.over = "no runs are to be held"
+
+    def run(self, feed: Named, run: Callable[[], Named], left_s: float = math.inf) -> Named:
+        """What ``run`` gives by name for these inputs; where ONNX Runtime gives other values, its own.
+        ``left_s``: how long the caller can wait. Raises what ``run`` raises: where ONNX Runtime fails over
+        the inputs, it runs once more, after ``left`` was told."""
+        with self._lock:
+            is_due = not self.over and self.schedule.is_due
+        if not is_due or not self._holding.acquire(blocking=False):
+            return self._timed(run)[0]
+        try:
+            try:
+                own = {name: _own(value) for name, value in feed.items()}  # before anybody writes into them
+            except Exception:  # no value that is read here: nor does a plan take it
+                return self._timed(run)[0]
+            made, took_s = self._timed(run)
+            if not made or left_s <= took_s or (session := self._opened()) is None:
+                return made
+            return self._held(session, own, made, run, left_s - took_s)
+        finally:
+            self._holding.release()
+
+    def close(self, why: str = "the session was closed") -> None:
+        """Hold no further run, and let go of ONNX Runtime's session."""
+        self.over = self.over or why
+        self._session = None
+
+    def _timed(self, run: Callable[[], Named]) -> tuple[Named, float]:
+        start = time.perf_counter()
+        made = run()
+        took_s = time.perf_counter() - start
+        with self._lock:
+            self.schedule.ran(took_s)
+        return made, took_s
+
+    def _held(self, session: Any, feed: Named, made: Named, run: Callable[[], Named], left_s: float) -> Named:
+        limit_s = min(self._limit_s, left_s)
+        start = time.perf_counter()
+        try:
+            theirs = self._theirs(session, feed, list(made), limit_s)
+        except TookTooLong:
+            if limit_s == self._limit_s:
+                self.close(f"ONNX Runtime did not end a run within {limit_s:g} s")
+            return made
+        except Exception as error:
+            if _is_memory(error):
+                self.close(f"there is too little memory: {first_line(error)}")
+                return made
+            self._differs(f"ONNX Runtime fails where it gave values ({first_line(error)})", feed, {}, session)
+            return run()
+        with self._lock:
+            self.schedule.was_held(time.perf_counter() - start)
+        if other := [name for name, one in theirs.items() if not is_close(made[name], one)]:
+            named = ", ".join(repr(name) for name in other[:3])
+            self._differs(f"it gave other values than ONNX Runtime for {named}", feed, theirs, session)
+            return theirs
+        if self.schedule.is_over:
+            self.close("as many runs as asked for were held")
+        return made
+
+    def _differs(self, what: str, feed: Named, theirs: Named, session: Any) -> None:
+        reason = f"{what} on the caller's inputs, in run {self.schedule.runs}"
+        names = self._graph.input_names, self._graph.output_names
+        region = OnnxRuntimeRegion.around(session, *names)
+        self.close(reason)
+        self._left(reason, feed, theirs, region)
+
+    def _opened(self) -> Any:
+        """ONNX Runtime's session of the model; None where there is none."""
+        if (found := self._session) is not None:
+            return found
+        self._before = resident_bytes()
+        reason = lacking(COPIES * weight_bytes(self._graph.model))
+        if not reason:
+            options = resting_options(self._threads)
+            if self._exact:
+                ask_exact(options)
+            try:
+                found = self._session = open_session(self._graph.model, options)
+            except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+                reason = f"ONNX Runtime does not take the model: {first_line(error)}"
+        if reason:
+            log.info("No run of the session is held against ONNX Runtime: %s", reason)
+            self.close(reason)
+        return found
+
+    def _theirs(self, session: Any, feed: Named, names: Sequence[str], limit_s: float) -> Named:
+        found = run_within(session, names, feed, limit_s)
+        self.peak_bytes = max(self.peak_bytes, resident_bytes() - self._before)
+        return dict(zip(names, found, strict=True))
+
+
+def _own(value: Any) -> Any:
+    found = as_array(value)
+    return np.array(found, order="C") if isinstance(found, np.ndarray) else copy.deepcopy(found)
+
+
+def _is_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "alloc" in str(error).lower()
