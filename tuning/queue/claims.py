@@ -173,7 +173,8 @@ def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) ->
     with transaction.atomic():
         changed = Exploration.objects.filter(**unchanged).update(**values)
         if changed and dead:
-            settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {error}")
+            said = error.strip().rpartition("\n")[2]  # of a trace its last line: it is told to who asks
+            settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {said}")
             tell_stage(row.pk)
     if changed:
         logger.warning("Exploration %s of %s: %s", row.pk, row.operator, error)

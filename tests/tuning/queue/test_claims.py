@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from catalog.models import Miss
 from tuning.models import Exploration, Stage, State
 from tuning.queue import claims
 from tuning.queue.claims import Claim, begin, claim, fail, pack_size, release, sweep
@@ -366,3 +367,11 @@ def test_what_is_given_up_says_why_briefly_and_its_miss_too(make_exploration: Ca
     assert timezone.now() - row.finished_at < timedelta(minutes=1)
     miss = row.operator.miss_set.get()
     assert miss.reason == f"Gave up after 1 tries: {'a' * 477}"
+
+
+def test_who_asked_reads_no_trace(make_exploration: Callable[..., Any]) -> None:
+    row = make_exploration(max_tries=1)
+    (held,) = claim("w/1", row.target_id)
+    begin(held, "trying")
+    fail(held, "Traceback (most recent call last):\n  File \"/srv/x.py\", line 1\nKeyError: 'graph'\n")
+    assert Miss.objects.get().reason == "Gave up after 1 tries: KeyError: 'graph'"
