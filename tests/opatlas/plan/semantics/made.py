@@ -121,8 +121,8 @@ def compared(framework: str, probe: Probe, found: Answers, wanted: Answers) -> I
     for (aspect, _), mine, theirs in zip(probe.feeds, found, wanted, strict=True):
         if mine is not None and theirs is not None and not all(map(is_close, mine, theirs)):
             one, other = next(pair for pair in zip(mine, theirs, strict=True) if not is_close(*pair))
-            why, shown = why_different(aspect, one, other), shown_as(one, other)
             told = aspect_of(aspect, probe.op_type, probe.element)
+            why, shown = why_different(told, one, other), shown_as(one, other)
             yield KnownDifference(framework, probe.op_type, probe.element, told, why, shown, probe.about)
 
 
