@@ -30,7 +30,7 @@ Answers = list[Outputs | None]
 """Of a probe's feeds, None where who was asked fails."""
 TRIED = ("openvino", "pytorch", "xla", "torch.compile")
 LIBRARIES = ("onnxruntime", "openvino", "torch", "jax", "onnx")
-BATCH = 24
+BATCH = 40
 """Probes that torch.compile takes at once: it compiles for seconds, whatever the size."""
 MULTIPLYING = ("Mul", "Pow", "ReduceProd", "ReduceSumSquare", "ReduceL2")
 PAGE = Path(__file__).parents[4] / "docs" / "semantics.md"
