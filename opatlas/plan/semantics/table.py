@@ -84,10 +84,7 @@ class SemanticsTable:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SemanticsTable:
-        differences = [
-            KnownDifference(*line[:6], attributes=line[6] if len(line) > 6 else {})
-            for line in document["differences"]
-        ]
+        differences = [KnownDifference(*line) for line in document["differences"]]
         return cls(document["versions"], document["tried"], differences)
 
 

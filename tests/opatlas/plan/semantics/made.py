@@ -30,7 +30,7 @@ Answers = list[Outputs | None]
 """Of a probe's feeds, None where who was asked fails."""
 TRIED = ("openvino", "pytorch", "xla", "torch.compile")
 LIBRARIES = ("onnxruntime", "openvino", "torch", "jax", "onnx")
-BATCH = 24
+BATCH = 40
 """Probes that torch.compile takes at once: it compiles for seconds, whatever the size."""
 MULTIPLYING = ("Mul", "Pow", "ReduceProd", "ReduceSumSquare", "ReduceL2")
 PAGE = Path(__file__).parents[4] / "docs" / "semantics.md"
@@ -121,8 +121,8 @@ def compared(framework: str, probe: Probe, found: Answers, wanted: Answers) -> I
     for (aspect, _), mine, theirs in zip(probe.feeds, found, wanted, strict=True):
         if mine is not None and theirs is not None and not all(map(is_close, mine, theirs)):
             one, other = next(pair for pair in zip(mine, theirs, strict=True) if not is_close(*pair))
-            why, shown = why_different(aspect, one, other), shown_as(one, other)
             told = aspect_of(aspect, probe.op_type, probe.element)
+            why, shown = why_different(told, one, other), shown_as(one, other)
             yield KnownDifference(framework, probe.op_type, probe.element, told, why, shown, probe.about)
 
 

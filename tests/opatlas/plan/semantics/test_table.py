@@ -69,11 +69,19 @@ def test_a_sample_is_as_the_table_says(framework: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("framework", TRIED)
+@pytest.mark.parametrize("framework", ["openvino", "pytorch", "xla"])
 def test_all_of_it_is_as_the_table_says(framework: str) -> None:
-    given = list(probes())
-    found = table_of(given, [framework])
+    found = table_of(list(probes()), [framework])
     assert rows(found.differences, {framework}) == rows(known_table().differences, {framework})
+
+
+@pytest.mark.nightly
+def test_torch_compile_differs_where_the_table_says() -> None:
+    """It compiles for minutes: the sample alone, of which the table need not have every attribute."""
+    given, framework = of_sample(), {"torch.compile"}
+    found = table_of(given, ["torch.compile"])
+    known = rows(of_types(known_table(), given), framework)
+    assert known and known <= rows(found.differences, framework)
 
 
 def test_it_is_kept_as_it_is_written() -> None:
