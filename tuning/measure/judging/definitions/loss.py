@@ -9,6 +9,9 @@ import numpy as np
 
 from tuning.measure.judging.tolerance import FUNCTION, STEP, SUM
 
+RUNS = 8
+"""Beside the reference: two in which all errors have one sign, and others."""
+
 
 class Loss:
     """``step`` and ``total``: the spacing around one of the type that single results are kept in, and of the
@@ -17,11 +20,15 @@ class Loss:
     def __init__(self, step: float, total: float) -> None:
         self.step, self.total = step, total
         self._random: np.random.Generator | None = None
-        self._share = 0.0
+        self._share, self._runs = 0.0, 0
 
     @contextmanager
     def drawn(self, random: np.random.Generator, share: float) -> Iterator[None]:
-        """Within, each value is off by ``share`` of what it may be, up or down."""
+        """Within, each value is off by about ``share`` of what it may be: upwards all of them in the first
+        run, downwards in the second, either way in those after. Two errors of one size, one after the
+        other, would often cancel and pass for none.
+        """
+        self._runs += 1
         self._random, self._share = random, share
         try:
             yield
@@ -46,6 +53,16 @@ class Loss:
     def _moved(self, value: np.ndarray, size: np.ndarray) -> np.ndarray:
         if self._random is None:
             return value
-        signs = self._random.integers(0, 2, np.shape(value), np.int8) * 2.0 - 1.0
-        moved: np.ndarray = value + signs * (self._share * size)
+        moved: np.ndarray = value + self._shares(np.shape(value)) * size
         return moved
+
+    def _shares(self, shape: tuple[int, ...]) -> np.ndarray:
+        assert self._random is not None
+        sizes = self._random.uniform(0.5, 1.5, shape)
+        if self._runs % RUNS == 1:
+            return sizes * self._share
+        if self._runs % RUNS == 2:
+            return sizes * -self._share
+        signs = self._random.integers(0, 2, shape, np.int8) * 2.0 - 1.0
+        shares: np.ndarray = sizes * signs * self._share
+        return shares
