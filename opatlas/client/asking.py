@@ -18,8 +18,9 @@ import numpy as np
 
 from opatlas.errors import InvalidOperator, UnmappedOperator, first_line
 from opatlas.identity.bounds import MAX_STATIC
-from opatlas.identity.dtypes import CODES
 from opatlas.identity.operator import KEY_VERSION, canonical_json
+
+_USUAL = frozenset({"float32", "float64", "float16", "int64", "int32", "uint8", "int8", "bool"})
 
 
 @dataclass(eq=False, slots=True)
@@ -147,7 +148,7 @@ def _described_array(one: Any) -> dict[str, Any]:
     """Whatever an array or tensor is made of, it may run where it came from. Entries are of dense and strided
     ones in this machine's byte order, of types that ONNX has."""
     try:
-        document = {"shape": [int(size) for size in one.shape], "dtype": _dtype_name(one.dtype)}
+        shape, dtype = [int(size) for size in one.shape], _dtype_name(one.dtype)
         layout = str(getattr(one, "layout", "")).removeprefix("torch.")
         strides = _strides(one) if layout in ("", "strided") else None
     except UnmappedOperator:
@@ -160,11 +161,20 @@ def _described_array(one: Any) -> dict[str, Any]:
         raise UnmappedOperator("An input is a masked array: no implementation looks at its mask.")
     if layout not in ("", "strided"):
         raise UnmappedOperator(f"An input's layout is {layout[:40]}: entries are of dense and strided ones.")
-    if document["dtype"] not in CODES:
-        raise UnmappedOperator(f"An input has the dtype {document['dtype'][:40]}, which no entry has.")
+    if not _is_known(dtype):
+        raise UnmappedOperator(f"An input has the dtype {dtype[:40]}, which no entry has.")
+    document: dict[str, Any] = {"shape": shape, "dtype": dtype}
     if strides is not None:
         document["strides"] = strides
     return document
+
+
+def _is_known(dtype: str) -> bool:
+    if dtype in _USUAL:
+        return True
+    from opatlas.identity.dtypes import CODES  # with what it imports: not for every job
+
+    return dtype in CODES
 
 
 def _dtype_name(dtype: Any) -> str:
