@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 from datetime import UTC, datetime
 from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
 from catalog.context import log_fields
+from catalog.people.secret_links import without_secret_links
 
 
 class AddContext(logging.Filter):
@@ -20,15 +20,6 @@ class AddContext(logging.Filter):
             if not hasattr(record, name):
                 setattr(record, name, value)
         return True
-
-
-_SECRET_LINKS = re.compile(r"(/(?:invited|forgotten|notifications/unsubscribe)/)[^\s?#\"'<>\\]+")
-
-
-def without_secret_links(text: str) -> str:
-    """A text whose links open nothing any more: who has one of an invitation or a new password has the
-    account. It keeps which page it was."""
-    return _SECRET_LINKS.sub(r"\1…", text)
 
 
 class PlainLines(logging.Formatter):

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 
 from catalog.models import ApiKey
 from catalog.people import audit, sessions
-from dashboard.operation.logs import without_secret_links
+from catalog.people.secret_links import without_secret_links
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 

@@ -47,7 +47,9 @@ class InputGuard:
 
 
 def _look(kind: TensorType | None, use: InputUse) -> Look | None:
-    name = NAMES.get(kind.element, "") if kind is not None else ""
+    if kind is None:
+        return None
+    name = NAMES.get(kind.element, "")
     if name in ("float32", "float64"):
         return _has_special
     if name in _SMALLER_FLOATS:

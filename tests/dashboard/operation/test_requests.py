@@ -14,12 +14,12 @@ from django.urls import get_resolver, path
 
 from catalog.context import added_log_fields, log_fields
 from catalog.models import AuditEntry
+from catalog.people.secret_links import without_secret_links
 from dashboard.operation.logs import (
     AddContext,
     JsonLines,
     PlainLines,
     logging_settings,
-    without_secret_links,
 )
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('catalog', '0022_originals_of_plans'),
+        ('catalog', '0023_step_failures'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
