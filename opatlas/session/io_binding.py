@@ -128,9 +128,8 @@ class IOBinding:
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, np.ndarray | None] = {}
         self._made: dict[str, Any] = {}
-        self._calls: dict[
-            tuple[str, str], tuple[str, tuple[Any, ...]]
-        ] = {}  # what ONNX Runtime would be told
+        # What ONNX Runtime would be told, by end and name: a method, and what it is given behind the name.
+        self._calls: dict[tuple[str, str], tuple[str, tuple[Any, ...]]] = {}
         self._foreign: set[tuple[str, str]] = set()  # what of it no plan takes
         self._theirs: ort.IOBinding | None = None  # ONNX Runtime's own of what is bound
         self._ran: ort.IOBinding | None = None  # the same, where the last run was its

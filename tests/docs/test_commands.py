@@ -173,6 +173,15 @@ def written_page(typed: Typed, command: str) -> None:
     assert typed.manage(command) == (ROOT / page).read_text()
 
 
+def printed_page(typed: Typed, command: str) -> None:
+    """As :func:`written_page`, of a module: its own page unless the command names one."""
+    command, _, page = command.partition(" > ")
+    done = subprocess.run(
+        [sys.executable, *command.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == (ROOT / (page or "docs/onnxruntime.md")).read_text()
+
+
 def helped(typed: Typed, command: str) -> None:
     """A million rows take minutes (`make bench ONLY=pages` runs it): it says what it takes."""
     done = subprocess.run(
@@ -315,6 +324,8 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "manage.py submit_kernel softmax.json --user ada": kernel,
     "pip install 'opatlas[cli]'": extra,
     "python -m bench.seed service": helped,
+    "python -m opatlas.session.surface": printed_page,
+    "python -m opatlas.session.surface > docs/onnxruntime.md": printed_page,
     "python -m tests.hostile.cheats.document": written_by_tests,
 }
 """How a command is run; the function says where it is not run as printed."""
