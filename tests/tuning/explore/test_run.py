@@ -454,19 +454,20 @@ def test_whatever_breaks_is_told_in_a_sentence(
     assert told in row.error and told in miss.reason
 
 
-def test_a_trials_log_tells_no_place_of_this_machine(make_miss: Callable[..., Any], worker_with: Any) -> None:
-    from tuning.measure.outcome import Outcome, Status
+def test_a_trials_log_tells_no_place_of_this_machine(
+    make_miss: Callable[..., Any], worker_with: Any, monkeypatch: Any
+) -> None:
+    plain = fakes.Outcome
 
-    worker = worker_with(FakeRoute("quick", offers=[{"ratio": 1.5}]))
-    built = worker.workshop.laboratory.build_all
-    outcome = Outcome(Status.BUILD_FAILED, "/srv/opatlas/k/kernel.c:1: no", log_tail=f"{LEAKY}ValueError: no")
+    def leaky(status: Any, detail: str = "", **more: Any) -> Any:
+        if status != "build_failed":
+            return plain(status, detail, **more)
+        return plain(status, f"/srv/opatlas/k/kernel.c:1: {detail}", log_tail=f"{LEAKY}ValueError: no")
 
-    def failing(operator: Any, setting: Any, jobs: Any, *more: Any) -> list[Any]:
-        made = built(operator, setting, jobs, *more)
-        return [outcome if job[0].name == "quick" else one for job, one in zip(jobs, made, strict=True)]
-
-    worker.workshop.laboratory.build_all = failing
+    worker = worker_with(FakeRoute("quick", offers=[{"behave": "build_failed"}]))
+    monkeypatch.setattr(fakes, "Outcome", leaky)
     make_miss()
     worker.run_until_idle()
-    trial = Trial.objects.get(route="quick", status="build_failed")
-    assert (trial.detail, trial.log_tail) == ("kernel.c:1: no", "ValueError: no")
+    trial = Trial.objects.filter(route="quick", status="build_failed").first()
+    assert trial is not None
+    assert trial.detail.startswith("kernel.c:1: ") and trial.log_tail == "ValueError: no"
