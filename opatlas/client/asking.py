@@ -153,9 +153,7 @@ def _described_array(one: Any) -> dict[str, Any]:
         strides = _strides(one) if layout in ("", "strided") else None
     except UnmappedOperator:
         raise
-    except (
-        Exception
-    ) as error:  # of the array's own library: a size that is not known yet, a layout without strides
+    except Exception as error:  # of the array's own library: a size that is not known yet
         raise UnmappedOperator(f"An input cannot be described: {first_line(error)}") from error
     if isinstance(one, np.ma.MaskedArray):
         raise UnmappedOperator("An input is a masked array: no implementation looks at its mask.")
