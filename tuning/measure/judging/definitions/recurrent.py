@@ -9,7 +9,8 @@ steps are taken from the sequence's first ones, and what lies behind is zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,11 @@ def _activations(attributes: dict[str, Any]) -> Iterator[tuple[str, Activation]]
         numbers = [
             float(next(given, default)) for given, default in zip((alphas, betas), defaults, strict=False)
         ]
-        yield name, lambda x, name=name, numbers=numbers: _FUNCTIONS[name](x, *numbers)
+        yield name, partial(_by, _FUNCTIONS[name], numbers)
+
+
+def _by(function: Callable[..., Array], numbers: Sequence[float], x: Array) -> Array:
+    return function(x, *numbers)
 
 
 def _directions(word: str) -> tuple[bool, ...]:

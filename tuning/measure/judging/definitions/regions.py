@@ -125,7 +125,7 @@ def _between(x: Array, places: Array) -> Array:
     padded = np.pad(x, [(0, 0)] * 3 + [(2, 3)] * 2)
     batch, group = np.ogrid[: x.shape[0], : x.shape[1]]
     index = (...,) + (None,) * (places.ndim - 3)
-    made = 0.0
+    made = np.zeros(())
     for down, along in itertools.product((0, 1), repeat=2):
         found = padded.transpose(0, 1, 3, 4, 2)[
             batch[index], group[index], first[0] + 2 + down, first[1] + 2 + along
