@@ -28,7 +28,7 @@ def _at_most_60(text: str) -> str:
 
 
 def _proxy_header(text: str) -> str:
-    if text not in ("Forwarded", "X-Forwarded-For"):
+    if text not in ("", "Forwarded", "X-Forwarded-For"):
         raise ValueError("It is Forwarded or X-Forwarded-For.")
     return text
 
@@ -99,10 +99,11 @@ class CatalogConf:
         least=0,
     )
     proxy_header: str = variable(
-        "Forwarded",
+        "",
         "`Forwarded` or `X-Forwarded-For`",
-        "the header in which they say it. `X-Forwarded-For` (with `X-Forwarded-Proto`) only where they drop "
-        "names with an underscore, as nginx does: the web server takes `X_Forwarded_For` for the same name",
+        "the header in which they say it, and which they let no client write; needed with `OPATLAS_PROXIES`. "
+        "`X-Forwarded-For` (with `X-Forwarded-Proto`) only where they drop names with an underscore, as "
+        "nginx does: the web server takes `X_Forwarded_For` for the same name",
         read=_proxy_header,
     )
     alive: Path | None = variable(

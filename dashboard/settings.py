@@ -18,6 +18,7 @@ from dashboard.conf import conf
 from dashboard.operation.logs import logging_settings
 from dashboard.project.mailing import mail_settings
 from dashboard.project.secret import secret_key
+from opatlas.conf import Misconfigured
 from opatlas.conf import conf as opatlas_conf
 from tuning.conf import conf as tuning_conf
 
@@ -25,6 +26,12 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # All of it is read here, so that a wrong value is told at once and not when it is first needed.
 _CONF, _HOME, _BROKER_URL, _ = conf(), catalog_conf().home, tuning_conf().broker_url, opatlas_conf()
 _HOME.mkdir(parents=True, exist_ok=True)
+if catalog_conf().proxies and not catalog_conf().proxy_header:
+    # None by default: one that the proxies do not write is a client's own.
+    raise Misconfigured(
+        "OPATLAS_PROXIES needs OPATLAS_PROXY_HEADER: Forwarded, where the proxies append to it; or "
+        "X-Forwarded-For, where they do and drop header names with an underscore, as nginx does."
+    )
 
 SECRET_KEY = _CONF.secret_key or secret_key(_HOME / "secret_key")
 DEBUG = _CONF.debug

@@ -40,6 +40,15 @@ def read_own(path: Path) -> bytes:
         return stream.read()
 
 
+def is_own(path: Path) -> bool:
+    """Whether there is a file that :func:`read_own` reads."""
+    try:
+        read_own(path)
+    except OSError:
+        return False
+    return True
+
+
 def why_others_write(place: Path) -> str:
     """Why others could replace what is at a path without links, a sentence; empty where they cannot."""
     return next(filter(None, (_why_open(one, one.stat()) for one in (place, *place.parents))), "")

@@ -14,7 +14,6 @@ from catalog.conf import conf
 from catalog.errors import RequestError
 
 MOST_NETWORKS = 50
-_ELEMENT = re.compile(r'(?:[^",]|"[^"]*"?)+')
 _PARAMETER = re.compile(r'(?:^|;)\s*(\w+)\s*=\s*(?:"([^"]*)"|([^;"\s]*))')
 _ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\w+)?|([0-9.]+)(?::\w+)?")
 _SCHEMES = ("http", "https")
@@ -29,36 +28,44 @@ def client_address(request: HttpRequest) -> str:
 def address_in(meta: Mapping[str, Any]) -> str:
     """The client's address. With OPATLAS_PROXIES=n it is what the outermost of n trusted proxies saw, the
     n-th from the right of OPATLAS_PROXY_HEADER; without, headers are not believed."""
-    if address := _seen_by_proxies(meta).get("for"):
-        return address[:64]
-    return str(meta.get("REMOTE_ADDR") or "")[:64]
+    seen = _seen_by_proxies(meta)
+    return (str(meta.get("REMOTE_ADDR") or "") if seen is None else seen["for"])[:64]
 
 
 def scheme_in(meta: Mapping[str, Any]) -> str:
     """``https`` where the client spoke it, to the outermost trusted proxy or to the web server itself."""
-    return _seen_by_proxies(meta).get("proto") or str(meta.get("wsgi.url_scheme", "http"))
+    seen = _seen_by_proxies(meta) or {}
+    return seen.get("proto") or str(meta.get("wsgi.url_scheme", "http"))
 
 
-def _seen_by_proxies(meta: Mapping[str, Any]) -> dict[str, str]:
-    """What the outermost trusted proxy says: ``for`` and ``proto``, as far as it says them."""
+def _seen_by_proxies(meta: Mapping[str, Any]) -> dict[str, str] | None:
+    """What the outermost trusted proxy says: ``for`` and ``proto``, "" what it does not; None where the
+    request did not come by all of them. No hop of a proxy has a comma in it: whatever a client wrote, and
+    left open, ends before the last of them."""
     given = conf()
-    if given.proxies < 1:
-        return {}
-    if given.proxy_header == "Forwarded":
-        hops = [_parameters(hop) for hop in _ELEMENT.findall(meta.get("HTTP_FORWARDED", "")) if hop.strip()]
-        return hops[-given.proxies] if len(hops) >= given.proxies else {}
-    names = [part.strip() for part in meta.get("HTTP_X_FORWARDED_FOR", "").split(",")]
-    seen = {"proto": str(meta.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower()}
-    return seen | {"for": names[-given.proxies]} if len(names) >= given.proxies else seen
+    if given.proxies < 1 or not given.proxy_header:
+        return None
+    is_standard = given.proxy_header == "Forwarded"
+    text = meta.get("HTTP_FORWARDED" if is_standard else "HTTP_X_FORWARDED_FOR", "")
+    hops = [hop for one in text.split(",") if (hop := one.strip())]
+    if len(hops) < given.proxies:
+        return None
+    if is_standard:
+        return _parameters(hops[-given.proxies])
+    proto = str(meta.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower()
+    return {"for": hops[-given.proxies], "proto": proto if proto in _SCHEMES else ""}
 
 
 def _parameters(hop: str) -> dict[str, str]:
-    """Of one hop (RFC 7239): ``for="[2001:db8::1]:4711";proto=https``. A name that hides the address is
-    none."""
+    """Of one hop (RFC 7239): ``for="[2001:db8::1]:4711";proto=https``. A name in place of an address is
+    ``unknown``: nobody's address, and in nobody's network."""
     found = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(hop)}
     address = _ADDRESS.fullmatch(found.get("for", ""))
     proto = found.get("proto", "").lower()
-    return {"for": (address[1] or address[2]) if address else "", "proto": proto if proto in _SCHEMES else ""}
+    return {
+        "for": (address[1] or address[2]) if address else "unknown",
+        "proto": proto if proto in _SCHEMES else "",
+    }
 
 
 @lru_cache(maxsize=4096)

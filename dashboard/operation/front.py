@@ -151,6 +151,7 @@ class Front:
             return None
         if sent.get("CONTENT_LENGTH"):
             return None
+        sent["wsgi.url_scheme"] = scheme_in(sent)
         get, stand = sent.get, self._stand
         guise = (*map(get, _OF_GUISES), *self._unsent)
         request = (_shown(sent), address_in(sent), sent["PATH_INFO"], get("QUERY_STRING", ""), guise)

@@ -28,6 +28,7 @@ PORTS = frozenset({80, 443, 8000, 8080, 8443})
 
 MAX_URL = 2048
 MAX_HOST = 253
+MOST_TRIED = 8  # of a host's addresses
 _NAME = re.compile(r"(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)*(?!-)[a-z0-9_-]{1,63}(?<!-)")
 EXCERPT_BYTES = 1024
 
@@ -261,7 +262,9 @@ class _Pinned(http.client.HTTPConnection):
 
     def connect(self) -> None:
         problem: OSError = OSError("no address")
-        for address in self._checked.addresses:
+        for address in self._checked.addresses[:MOST_TRIED]:
+            if time.monotonic() >= self._deadline:
+                raise TimeoutError("the time is over")
             try:
                 left_s = max(0.1, self._deadline - time.monotonic())
                 plain = socket.create_connection((address, self._checked.port), timeout=left_s)

@@ -12,7 +12,7 @@ from opatlas.conf import conf
 from opatlas.errors import LoadError
 from opatlas.load.files import SharedLibrary
 from opatlas.load.toolchain import INCLUDE_FOLDER, compile_shared
-from opatlas.own_folder import own_folder, read_own
+from opatlas.own_folder import is_own, own_folder, read_own
 
 _SOURCES = (INCLUDE_FOLDER / "pool.c", INCLUDE_FOLDER / "opatlas_abi.h")
 
@@ -76,7 +76,7 @@ def ensure_built() -> Path:
     name = f"opatlas_pool-{digest}.so"
     built = cache_folder() / name
     for found in (INCLUDE_FOLDER / name, built):
-        if found.is_file():
+        if is_own(found):
             return found
     try:
         own_folder(built.parent)

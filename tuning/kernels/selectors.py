@@ -63,7 +63,11 @@ def source_withheld(version: KernelVersion, sight: Sight, payer: int | None) -> 
     it is paid. ``payer``: as :func:`catalog.charging.withheld` takes it."""
     if payer is None or sight.owns(version) or not charging().has_prices(payer):
         return None
-    made = implementations_of(version).filter(revoked_at=None).defer("source", "schedule", "candidate")
+    made = (
+        implementations_of(version)
+        .filter(revoked_at=None, scope=SHARED)
+        .defer("source", "schedule", "candidate")
+    )
     return withheld_all(payer, list(made))
 
 

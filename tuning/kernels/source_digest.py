@@ -58,7 +58,7 @@ def _tokens(source: str) -> list[tuple[str, str]]:
                 found.append(("end", ""))
             directive, at_start = False, True
         elif kind == "include":
-            found.append((kind, re.sub(r"\s+|//.*|/\*.*?\*/", "", text)))
+            found.append((kind, re.sub(r"\s+|//.*|/\*.*?(?:\*/|$)", "", text)))
         elif kind not in ("comment", "blank"):
             directive = directive or (at_start and text == "#")
             at_start = False

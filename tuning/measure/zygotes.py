@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -109,12 +108,13 @@ class Zygotes:
         """Where the loader's thread pool lies compiled, so that no child needs a compiler for it: a folder
         with nothing else in it, since children of other users are shown it."""
         from opatlas.load.pool import ensure_built
+        from opatlas.own_folder import read_own
 
         folder = self._home / "pool"
         try:
             built = ensure_built()
             folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(built, folder / built.name)
+            (folder / built.name).write_bytes(read_own(built))
             (folder / built.name).chmod(0o644)
             folder.chmod(0o755)
             return folder

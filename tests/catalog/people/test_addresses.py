@@ -33,13 +33,16 @@ def said(forwarded: str, **more: str) -> dict[str, str]:
         ('for="[2001:db8::1]:4711"', "2001:db8::1", "http"),
         ("for=9.9.9.9, for=192.0.2.7", "192.0.2.7", "http"),
         ('for="9.9.9.9, for=8.8.8.8", for=192.0.2.7', "192.0.2.7", "http"),
+        ('for=9.9.9.9;proto=https;x=", for=192.0.2.7;proto=http', "192.0.2.7", "http"),
+        ('for=9.9.9.9;x=", for="[2001:db8::1]"', "2001:db8::1", "http"),
+        ('for=", for=192.0.2.7', "192.0.2.7", "http"),
         ("for=192.0.2.7, ", "192.0.2.7", "http"),
-        ("for=unknown;proto=https", PROXY, "https"),
-        ("for=_hidden", PROXY, "http"),
-        ("proto=ftp", PROXY, "http"),
-        ('for="192.0.2.7', PROXY, "http"),
+        ("for=unknown;proto=https", "unknown", "https"),  # and not the proxy's own address
+        ("for=_hidden", "unknown", "http"),
+        ("proto=ftp", "unknown", "http"),
+        ('for="192.0.2.7', "unknown", "http"),
         ("", PROXY, "http"),
-        ("for=" * 1000, PROXY, "http"),
+        ("for=" * 1000, "unknown", "http"),
     ],
 )
 def test_what_the_nearest_proxy_says_counts(
@@ -47,11 +50,13 @@ def test_what_the_nearest_proxy_says_counts(
 ) -> None:
     assert (address_in(said(forwarded)), scheme_in(said(forwarded))) == (PROXY, "http"), "no proxy is known"
     configure(proxies=1)
+    assert (address_in(said(forwarded)), scheme_in(said(forwarded))) == (PROXY, "http"), "no header is named"
+    configure(proxies=1, proxy_header="Forwarded")
     assert (address_in(said(forwarded)), scheme_in(said(forwarded))) == (address, scheme)
 
 
 def test_of_two_proxies_the_outer_one_counts(configure: Any) -> None:
-    configure(proxies=2)
+    configure(proxies=2, proxy_header="Forwarded")
     assert address_in(said("for=9.9.9.9, for=192.0.2.7;proto=https, for=10.0.0.2")) == "192.0.2.7"
     assert scheme_in(said("for=9.9.9.9, for=192.0.2.7;proto=https, for=10.0.0.2")) == "https"
     assert address_in(said("for=192.0.2.7")) == PROXY, "it did not come by both"
@@ -59,7 +64,7 @@ def test_of_two_proxies_the_outer_one_counts(configure: Any) -> None:
 
 def test_another_header_is_not_believed(configure: Any) -> None:
     more = {"HTTP_X_FORWARDED_FOR": "9.9.9.9", "HTTP_X_FORWARDED_PROTO": "https"}
-    configure(proxies=1)
+    configure(proxies=1, proxy_header="Forwarded")
     assert (address_in(said("", **more)), scheme_in(said("", **more))) == (PROXY, "http")
     configure(proxies=1, proxy_header="X-Forwarded-For")
     assert (address_in(said("for=192.0.2.7", **more)), scheme_in(said("", **more))) == ("9.9.9.9", "https")
@@ -90,7 +95,8 @@ def test_behind_granian_no_name_that_folds_to_the_same_variable_counts(tmp_path:
         str(port),
         "seen:application",
     ]
-    environment = {**os.environ, "OPATLAS_PROXIES": "1", "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    environment |= {"OPATLAS_PROXIES": "1", "OPATLAS_PROXY_HEADER": "Forwarded"}
     server = subprocess.Popen(
         [*command, "seen:application"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
     )

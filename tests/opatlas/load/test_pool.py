@@ -296,25 +296,30 @@ def planted(tmp_path: Path, configure: Any) -> Iterator[Path]:
     pool_library.cache_clear()
 
 
-@pytest.mark.parametrize("how", ["open file", "open folder", "open parent", "another's", "link"])
-def test_a_pool_that_others_could_have_put_there_is_not_loaded(
+@pytest.mark.parametrize("how", ["open file", "another's", "link"])
+def test_a_pool_that_others_could_have_put_there_is_built_anew(
     planted: Path, tmp_path: Path, how: str
 ) -> None:
-    assert planted.is_file()
+    (tmp_path / "theirs.so").write_bytes(b"no library")
     if how == "open file":
+        planted.write_bytes(b"no library")
         planted.chmod(0o666)
-    elif how == "open folder":
-        planted.parent.chmod(0o777)
-    elif how == "open parent":
-        tmp_path.chmod(0o777)
     elif how == "another's":
         if os.geteuid():
             pytest.skip("only root gives a file away")
+        planted.write_bytes(b"no library")
         os.chown(planted, 23456, 23456)
     else:
-        planted.replace(tmp_path / "elsewhere.so")
-        planted.symlink_to(tmp_path / "elsewhere.so")
-    with pytest.raises(LoadError, match="the thread pool's library is not loaded"):
+        planted.unlink()
+        planted.symlink_to(tmp_path / "theirs.so")
+    assert pool_library().opatlas_pool_workers() >= 0
+    assert planted.read_bytes() != b"no library" and not planted.is_symlink()
+
+
+def test_a_pool_in_a_folder_that_is_open_to_others_is_not_loaded(planted: Path) -> None:
+    planted.write_bytes(b"no library")
+    planted.parent.chmod(0o777)
+    with pytest.raises(LoadError, match="open for others to write into"):
         pool_library()
 
 

@@ -18,15 +18,19 @@ _TOKEN = re.compile(
     | (?P<raw> (?:u8|[uUL])?R" )
     | (?P<literal> (?:u8|[uUL])?(?: "(?:\\[^\n]|[^"\\\n])*" | '(?:\\[^\n]|[^'\\\n])*' ) )
     | (?P<open_literal> ["'] )
-    | (?P<number> \.?\d(?:'?[\w.])* )
-    | (?P<word> [^\W\d]\w* )
-    | (?P<other> [^\w"'/.]+ | . )
+    | (?P<literal_at_number> \.?[0-9](?:'?[0-9A-Za-z_.])*["'] )
+    | (?P<number> \.?[0-9](?:'?[0-9A-Za-z_.])* )
+    | (?P<word> [A-Za-z_][0-9A-Za-z_]* )
+    | (?P<unclear> [$@`] | [^\x00-\x7f] )
+    | (?P<other> [^0-9A-Za-z_"'/.$@`\x80-\U0010ffff]+ | . )
     """,
     re.VERBOSE | re.DOTALL,
 )
 _REFUSED = {
     "open_comment": "a comment is not closed",
     "open_literal": "a quotation mark is not closed on its line",
+    "literal_at_number": "a quotation mark stands at a number: write a blank between",
+    "unclear": "outside of comments and texts only ASCII is taken, without $, @ and `",
     "raw": "raw strings are not taken: write an ordinary one",
 }
 _SPLICE = re.compile(r"\\\n")

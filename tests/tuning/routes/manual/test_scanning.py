@@ -32,6 +32,9 @@ HIDDEN = {
     "behind a trigraph": 'const char* a = "??/"/*";\n#include "/etc/passwd"\n// */',
     "in a raw string": 'auto a = R"(" /* )";\n#include "/etc/passwd"\n// */',
     "behind a lone quote": '#error it\'s /*\n"*/"/*"\n#include "/etc/passwd"\n// */',
+    "behind a digit of another script": "#define J \u0661'a/*'\n#include \"/etc/passwd\"\n// */",
+    "behind a dollar": '#define J 1\'$/*\'\n"*/ // " /*\n#include "/etc/passwd"\n// */',
+    "behind a dollar in a name": "#define J $'/*'\n#include \"/etc/passwd\"\n// */",
     "in an open comment": '/* a\n#include "/etc/passwd"',
 }
 
