@@ -36,7 +36,8 @@ def confirmed(operator: Operator, inputs: Mapping[int, np.ndarray], **others: An
 
 
 def test_every_type_that_pytorch_has_is_drawn() -> None:
-    assert set(DRAWS) == set(FAMILY_OF)
+    of_definitions = {"DFT", "STFT"}  # PyTorch's calls are no reference for these
+    assert set(DRAWS) == set(FAMILY_OF) - of_definitions
 
 
 @pytest.mark.parametrize("op", sorted(DRAWS))
