@@ -35,12 +35,17 @@ LASTS = 3
 LASTS_FOR = timedelta(minutes=5)
 """… nor is one that has not worked for so long, however seldom it is done."""
 AGAIN_S, MOST_AGAIN_S = 5.0, 6 * 3600.0
-"""A row that failed is tried again after so long; each time that it fails, after four times as long."""
+"""A row that failed is tried again after so long; each time that it fails, after four times as long, …"""
+SOON_S = 60.0
+"""… but never after longer than this where the host was to blame or many wait for the row."""
 KEPT = timedelta(days=1)
 """How long it is told that a row was set aside. Longer than any row is held back."""
 
 _LOOK_EVERY_S = 60.0
 """How often it is looked whether another process has noted a failure of what works here."""
+_OF_OTHERS_FOR = timedelta(minutes=3)
+"""How long another process's failure stands though it works here. Shorter than ``LASTS_FOR`` by more than it
+takes to look: what has passed must not seem to last."""
 
 PASSING = (OperationalError, InterfaceError, OSError, MemoryError)
 """Troubles of the host or the database: they say nothing for good of the row that met them."""
@@ -86,13 +91,16 @@ def each(
     work: Callable[[Row], Done],
     aside: Callable[[Row, str], object] | None = None,
     raises: tuple[type[Exception], ...] = (),
+    *,
+    shared: bool = False,
 ) -> list[Done]:
     """Do ``work`` for each row; what came of those that did not fail.
 
     ``aside`` sets a failing row aside for good: it is given the reason as a sentence for anybody. Without it,
     and where the host was to blame, the row is held back for a while; who goes over some rows of many leaves
     out those that :func:`held_back` names. Within a transaction each row has a savepoint. ``raises``: what
-    ends it all, where a row that is left out is lost.
+    ends it all, where a row that is left out is lost. ``shared``: many wait for each row, which is held back
+    for ``SOON_S`` at most.
     """
     done: list[Done] = []
     noted: dict[int, datetime | None] | None = None
@@ -109,7 +117,7 @@ def each(
         except Exception as error:
             if isinstance(error, raises) or is_away(error):
                 raise
-            set_aside(name, row, error, aside)
+            set_aside(name, row, error, aside, shared=shared)
             continue
         if number in noted:
             StepFailure.objects.filter(step=name, row=number).delete()
@@ -133,7 +141,12 @@ def first_that_works(name: str, rows: Iterable[Row], work: Callable[[Row], Done 
 
 
 def set_aside(
-    name: str, row: object, error: Exception, aside: Callable[[Any, str], object] | None = None
+    name: str,
+    row: object,
+    error: Exception,
+    aside: Callable[[Any, str], object] | None = None,
+    *,
+    shared: bool = False,
 ) -> None:
     """A row failed: for good by ``aside``, else it is held back for a while."""
     logger.error("Set aside, the others go on (%s): %r", name, row, exc_info=error)
@@ -147,12 +160,12 @@ def set_aside(
             if is_away(again):
                 raise
             logger.exception("It could not be set aside for good (%s): %r", name, row)
-    note_failure(name, error, number_of(row), for_good=for_good)
+    note_failure(name, error, number_of(row), for_good=for_good, shared=shared)
 
 
-def held_back(name: str) -> QuerySet[StepFailure, int]:
-    """Numbers of the rows that are not to be tried again yet, as a subquery."""
-    waiting = StepFailure.objects.filter(step=name, due_at__gt=timezone.now())
+def held_back(*names: str) -> QuerySet[StepFailure, int]:
+    """Numbers of the rows that are not to be tried again yet by any of these steps, as a subquery."""
+    waiting = StepFailure.objects.filter(step__in=names, due_at__gt=timezone.now())
     return waiting.values_list("row", flat=True)
 
 
@@ -194,9 +207,11 @@ def is_away(error: Exception) -> bool:
     return False
 
 
-def note_failure(name: str, error: Exception, row: int = 0, *, for_good: bool = False) -> int:
+def note_failure(
+    name: str, error: Exception, row: int = 0, *, for_good: bool = False, shared: bool = False
+) -> int:
     """Write a failure down, or that it failed once more; how often in a row. What cannot be written is in the
-    log. ``for_good``: such a row is not held back."""
+    log. ``for_good``: such a row is not held back; ``shared``: for ``SOON_S`` at most."""
     _look_at.pop(name, None)
     now = timezone.now()
     given = {
@@ -207,34 +222,41 @@ def note_failure(name: str, error: Exception, row: int = 0, *, for_good: bool = 
         "first_at": now,
         "last_at": now,
     }
-    updates = {"said": "new.said", "failures": "old.failures + 1", "last_at": "new.last_at"}
+    # Processes that began before a row was held back, and fail beside each other, are one failure.
+    failures = "CASE WHEN old.due_at > new.last_at THEN old.failures ELSE old.failures + 1 END"
+    updates = {"said": "new.said", "failures": failures, "last_at": "new.last_at"}
     try:
         with _savepoint():
             insert_or(StepFailure, [given], unique=["step", "row"], updates=updates)
             noted = StepFailure.objects.get(step=name[:100], row=row)
             if row and not for_good:
-                _hold_back(noted)
+                _hold_back(noted, SOON_S if shared or isinstance(error, PASSING) else MOST_AGAIN_S)
             return noted.failures
     except DatabaseError as again:
         logger.warning("It could not be noted that this step failed: %s (%s).", name, again)
         return 1
 
 
-def _hold_back(noted: StepFailure) -> None:
-    wait_s = min(AGAIN_S * 4.0 ** min(noted.failures - 1, 20), MOST_AGAIN_S)
+def _hold_back(noted: StepFailure, most_s: float) -> None:
+    if noted.due_at is not None and noted.due_at > noted.last_at:
+        return  # another process has done it
+    wait_s = min(AGAIN_S * 4.0 ** min(noted.failures - 1, 20), most_s)
     due_at = noted.last_at + timedelta(seconds=wait_s)
     StepFailure.objects.filter(pk=noted.pk).update(due_at=due_at)
 
 
 def _note_success(name: str) -> None:
-    """It works (again): seldom looked up where this process knows of no failure."""
-    _failed_here.pop(name, None)
+    """It works (again) here: seldom looked up where this process knows of no failure. What another process
+    has noted stands for a while: it may fail there only, again and again."""
+    failed_here = _failed_here.pop(name, 0)
     now = time.monotonic()
     if now < _look_at.get(name, 0.0):
         return
     _look_at[name] = now + _LOOK_EVERY_S
     try:
         noted = StepFailure.objects.filter(step=name[:100], row=0)
+        if not failed_here:
+            noted = noted.filter(last_at__lt=timezone.now() - _OF_OTHERS_FOR)
         if noted.exists():
             noted.delete()
     except DatabaseError as error:

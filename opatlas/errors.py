@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-_PATH = re.compile(r"(?<![\w.:/@<-])/(?:[^\s/:'\"()<>,;|]+/)+([^\s/:'\"()<>,;|]*)")
+_FLAG = r"(?<=[\s'\"]-[BILF])|(?<=^-[BILF])|(?<=-isystem)"
+"""What a compiler's folders are written after without a blank."""
+_PATH = re.compile(rf"(?:(?<![\w./@<-])|{_FLAG})/(?:[^\s/:'\"()<>,;|]+/)+([^\s/:'\"()<>,;|]*)")
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
-_C_SOURCE = re.compile(r"/\S+\.(?:h|hpp|cc|cpp):\d+ [^)]*\)(?: const)?(?: \[with [^\]]*\])? ")
+_C_SOURCE = re.compile(r"(?<![^\s:('\"])/\S+\.(?:h|hpp|cc|cpp):\d+ [^)]*\)(?: const)?(?: \[with [^\]]*\])? ")
 _FRAME = re.compile(r"^\s*File \".*\", line \d+")
 _BETWEEN = ("During handling of the above exception", "The above exception was the direct cause")
 
@@ -15,7 +17,8 @@ def first_line(error: BaseException, most: int = 300) -> str:
     """The first line of a library's error that says anything, of ``most`` characters, without where it lies
     on this machine; else its type."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    line = (lines or [type(error).__name__])[0]
+    # What is searched is cut before: a line may be megabytes long.
+    line = (lines or [type(error).__name__])[0][: 4 * most]
     return without_paths(_C_SOURCE.sub("", _CODE.sub("", line)))[:most]
 
 

@@ -55,7 +55,7 @@ def drain_journal(limit: int = 1_000_000) -> int:
                         _finish(path)
                     break
 
-        each(OF_SEGMENTS, journal.segments(), drain)
+        each(OF_SEGMENTS, journal.segments(), drain, shared=True)
     return drained
 
 
@@ -91,6 +91,8 @@ def _leave_out(path: Path, error: Exception) -> int:
             raw = reader.readline()
         _keep_aside(path, row.drained_bytes, raw, error)
         models.JournalSegment.objects.filter(pk=row.pk).update(drained_bytes=row.drained_bytes + len(raw))
+        # The next line's failures are its own: the segment need not wait ever longer for them.
+        models.StepFailure.objects.filter(step=OF_SEGMENTS, row=number_of(path)).delete()
     return 1
 
 

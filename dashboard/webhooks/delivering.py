@@ -19,7 +19,7 @@ from django.db.models import Count, Min, Q
 from django.db.models.functions import Now
 
 from catalog import failpoints
-from catalog.steps import PASSING, each, note_failure, reason_of, step
+from catalog.steps import PASSING, each, held_back, note_failure, reason_of, step
 from dashboard.webhooks import clock, endpoints, guard, signing
 from dashboard.webhooks.bodies import body_for
 from dashboard.webhooks.models import BodyForm, Delivery, DeliveryState, Message
@@ -41,6 +41,8 @@ far apart, and would bring it no more than four messages a second."""
 TIMEOUT_S = 15.0
 CLAIM_S = 60.0  # far more than a request can take
 _FORGET_EVERY_S = 3600.0
+BEGINNING = "beginning a delivery"
+"""Whose rows that failed are deliveries."""
 USER_AGENT = "Opatlas-Webhooks/1"
 
 
@@ -60,7 +62,7 @@ class Deliverer:
     def round(self) -> int:
         """Claim and begin; returns how many."""
         self._under_way = {one for one in self._under_way if not one.done()}
-        begun = sum(each("beginning a delivery", _due(AT_ONCE - len(self._under_way)), self._begin))
+        begun = sum(each(BEGINNING, _due(AT_ONCE - len(self._under_way)), self._begin))
         if time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + _FORGET_EVERY_S
             with step("forgetting old deliveries"):
@@ -94,7 +96,7 @@ def _due(room: int) -> list[int]:
         return []
     pending = Delivery.objects.filter(state=DeliveryState.PENDING, endpoint__disabled_at=None)
     waiting = list(
-        pending.filter(_unclaimed(), next_try_at__lte=clock.now())
+        pending.filter(_begins(), next_try_at__lte=clock.now())
         .values_list("endpoint", "endpoint__failing_since")
         .annotate(first=Min("next_try_at"))
         .order_by("first")[: 4 * AT_ONCE]
@@ -118,13 +120,18 @@ def _due(room: int) -> list[int]:
 
 def _first_of(endpoint: int, limit: int) -> Iterator[int]:
     rows = Delivery.objects.filter(
-        _unclaimed(),
+        _begins(),
         endpoint=endpoint,
         endpoint__disabled_at=None,
         state=DeliveryState.PENDING,
         next_try_at__lte=clock.now(),
     )
     yield from rows.order_by("next_try_at", "pk").values_list("pk", flat=True)[:limit]
+
+
+def _begins() -> Q:
+    """Neither under way nor held back: those would take the places of others."""
+    return _unclaimed() & ~Q(pk__in=held_back(BEGINNING))
 
 
 def _unclaimed() -> Q:

@@ -24,7 +24,7 @@ from opatlas.dynamo.aten import AtenGraph
 from opatlas.dynamo.compared import NodesCompared, as_traced
 from opatlas.dynamo.inductor import compiled, compiled_aten
 from opatlas.dynamo.kernels import KernelSite, SharedKernel, with_kernels
-from opatlas.dynamo.limits import TookTooLong, compilers_end, within
+from opatlas.dynamo.limits import TryTookTooLong, compilers_end, within
 from opatlas.dynamo.operators import NodeOperator, read_node, weights_of
 from opatlas.dynamo.options import BackendOptions
 from opatlas.dynamo.outcome import Call, are_same, outcome, random_state_kept
@@ -234,7 +234,7 @@ class Contest:
         comparison = NodesCompared(self._aten.module, sites)
         try:
             within(self._options.limit_s, lambda: comparison.run(*self._aten.example()))
-        except TookTooLong as error:
+        except TryTookTooLong as error:
             self._left_running = True
             self._left_out(str(nodes[comparison.at].target) if comparison.at else "kernels", error)
             return {}
@@ -269,7 +269,7 @@ class Contest:
                 return way
             self._left_out(said, "it gives other values than PyTorch eager")
         except Exception as error:
-            self._left_running |= bool(sites) and isinstance(error, TookTooLong)
+            self._left_running |= bool(sites) and isinstance(error, TryTookTooLong)
             self._left_out(said, error)
         return None
 

@@ -41,8 +41,10 @@ SETS_MODES = ("set_", "_set_", "seed", "manual_seed", "initial_seed")
 """How names begin of functions that change how PyTorch computes afterwards."""
 ACTING = ("torch.accelerator", "torch.cuda", "torch.mtia", "torch.xpu", "torch._dynamo.external_utils")
 """Modules whose functions deal with streams, events and devices, or call hooks."""
-KEYS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "CompositeExplicitAutograd")
+KEYS = ("CPU", "CUDA", "CompositeExplicitAutograd")
 """Under which an implementation runs in place of PyTorch's."""
+EARLY_KEYS = ("Autograd", "AutogradCPU", "AutogradCUDA", "AutogradOther", "CompositeImplicitAutograd")
+"""The same, but before anything can be recorded: of whatever operators, it could be called by any."""
 PYTHONS = frozenset(("_operator", "operator", "math", "builtins", "itertools"))
 HIDDEN_WRITES: Mapping[str, tuple[int, ...]] = {
     "native_batch_norm": (3, 4),
@@ -66,7 +68,12 @@ class Effects:
 
 def effects_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Effects:
     """Of a graph that Dynamo found, called with such ``inputs`` (tensors, numbers, symbolic ones)."""
-    why = _of_inputs(inputs) or next(filter(None, map(_of_node, _nodes(module))), "") or _of_modes(module)
+    why = (
+        _of_inputs(inputs)
+        or next(filter(None, map(_of_node, _nodes(module))), "")
+        or _of_modes(module)
+        or _of_early_ones()
+    )
     if why:
         return Effects(why=why)
     try:
@@ -157,6 +164,12 @@ def _is_replaced(target: OpOverload) -> bool:
         return False
     name = target.name().replace("::", "/")
     return any(f"{name}/{key}" in torch.library._impls for key in KEYS)
+
+
+def _of_early_ones() -> str:
+    replaced = [name.split("/") for name in tuple(torch.library._impls) if name.startswith("aten/")]
+    early = [operator for _, operator, key in replaced if key in EARLY_KEYS]
+    return f"an operator of PyTorch's is not its own any more (aten.{early[0]})" if early else ""
 
 
 def _name(target: Any) -> str:

@@ -29,12 +29,12 @@ _limits: list[float] = []
 _lock = Lock()
 
 
-class TookTooLong(OpatlasError):
+class TryTookTooLong(OpatlasError):
     """Who was given so many seconds has not ended."""
 
 
 def within(limit_s: float, run: Callable[[], Made]) -> Made:
-    """What ``run`` gives or raises, in a thread with this one's modes; :class:`TookTooLong` after so many
+    """What ``run`` gives or raises, in a thread with this one's modes; :class:`TryTookTooLong` after so many
     seconds, and the thread is left."""
     ended, made, failed = Event(), list[Made](), list[BaseException]()
     enter = _modes()
@@ -51,7 +51,7 @@ def within(limit_s: float, run: Callable[[], Made]) -> Made:
     context = contextvars.copy_context()  # PyTorch's settings that are patched for a while
     Thread(target=context.run, args=(work,), name="opatlas-first-run", daemon=True).start()
     if not ended.wait(limit_s):
-        raise TookTooLong(f"it had not ended after {limit_s:g} s")
+        raise TryTookTooLong(f"it had not ended after {limit_s:g} s")
     if failed:
         raise failed[0]
     return made[0]
@@ -120,7 +120,7 @@ def _compile(command: list[str], cwd: str, limit_s: float) -> None:
         os.killpg(started.pid, signal.SIGKILL)
         started.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise TookTooLong(f"the compiler had not ended after {limit_s:g} s") from None
+            raise TryTookTooLong(f"the compiler had not ended after {limit_s:g} s") from None
         raise
     if started.returncode:
         raise CppCompileError(command, said.decode(errors="replace"))

@@ -12,7 +12,16 @@ from django.utils import timezone
 from catalog import steps
 from catalog.errors import StoreError
 from catalog.models import Organisation, StepFailure
-from catalog.steps import each, first_that_works, forget_old_failures, held_back, lasting, reason_of, step
+from catalog.steps import (
+    each,
+    first_that_works,
+    forget_old_failures,
+    held_back,
+    lasting,
+    reason_of,
+    set_aside,
+    step,
+)
 from opatlas.errors import InvalidOperator
 
 pytestmark = pytest.mark.django_db
@@ -40,10 +49,13 @@ def test_a_step_that_fails_is_noted_until_it_works_again(monkeypatch: pytest.Mon
     with step("sweeping") as done:
         raise ValueError("again")
     assert done.error == "ValueError: again"
-    monkeypatch.setattr(steps, "_look_at", {})  # another process, where it works
-    with step("sweeping"):
-        pass
-    assert not StepFailure.objects.exists()
+    for minutes, stands in ((1, True), (4, False)):  # in another process, where it works
+        monkeypatch.setattr(steps, "_look_at", {})
+        monkeypatch.setattr(steps, "_failed_here", {})
+        StepFailure.objects.update(last_at=timezone.now() - timedelta(minutes=minutes))
+        with step("sweeping"):
+            pass
+        assert StepFailure.objects.exists() is stands
 
 
 def test_it_lasts_after_three_failures_or_five_minutes() -> None:
@@ -118,6 +130,33 @@ def test_a_trouble_of_the_host_sets_nothing_aside_for_good() -> None:
 
         each("halving", [7], work, aside=lambda *_: pytest.fail("the row is not to blame"))
         assert list(held_back("halving")) == [7]
+
+
+def test_processes_that_fail_at_a_row_beside_each_other_are_one_failure() -> None:
+    for _ in range(8):
+        set_aside("halving", 7, DataError("value too long"))
+    row = StepFailure.objects.get()
+    assert row.failures == 1 and row.due_at is not None
+    assert (row.due_at - row.first_at).total_seconds() == pytest.approx(5)
+
+
+@pytest.mark.parametrize(("error", "shared", "most_s"), [
+    (OperationalError("database is locked"), False, 60),
+    (DataError("value too long"), True, 60),
+    (DataError("value too long"), False, 6 * 3600),
+])  # fmt: skip
+def test_what_is_no_fault_of_the_row_or_holds_up_many_is_tried_again_within_a_minute(
+    error: Exception, shared: bool, most_s: float
+) -> None:
+    def work(number: int) -> None:
+        raise error
+
+    for _ in range(9):
+        StepFailure.objects.update(due_at=timezone.now())
+        each("halving", [7], work, shared=shared)
+    row = StepFailure.objects.get()
+    assert row.due_at is not None
+    assert (row.failures, (row.due_at - row.last_at).total_seconds()) == (9, pytest.approx(most_s))
 
 
 def test_within_a_transaction_what_a_failing_row_wrote_is_taken_back_and_the_others_stay() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from opatlas.errors import first_line, without_paths, without_traces
@@ -43,10 +45,27 @@ def test_a_librarys_line_is_told_without_its_codes_and_sources() -> None:
         ("see https://opatlas.example/docs/a/b", "see https://opatlas.example/docs/a/b"),
         ("3/4 of 1/2 and/or GB/s", "3/4 of 1/2 and/or GB/s"),
         ("in /usr/lib/", "in …"),
+        ("error:/work/main/x.py bad", "error:x.py bad"),
+        ("g++ -I/work/main/include '-L/usr/lib/x' -isystem/usr/inc/c", "g++ -Iinclude '-Lx' -isystemc"),
+        ("-I/work/main/include", "-Iinclude"),
+        ("in /work/main:/usr/lib/x", "in main:x"),
     ],
 )
 def test_files_are_told_by_name(said: str, told: str) -> None:
     assert without_paths(said) == told
+
+
+def test_what_is_no_place_on_a_machine_stays() -> None:
+    for said in ("s3://store/a/b, http://host:80/a/b", "ops/a/b.py, ./a/b, ../a/b, <a/b/c> and CUDA-I/O/b"):
+        assert without_paths(said) == said
+
+
+@pytest.mark.parametrize("said", ["/a.h:1 (", "/a.h", "/.h:1", "/", "=/a", "(/aa", ":/a.h:1 [with "])
+def test_an_endless_line_is_told_at_once(said: str) -> None:
+    began = time.process_time()
+    assert len(first_line(RuntimeError(said * 100_000))) <= 300
+    without_paths(said * 20_000)
+    assert time.process_time() - began < 2
 
 
 def test_of_a_traceback_its_last_line_is_left() -> None:

@@ -20,6 +20,7 @@ from tuning.kernels.source_digest import tokens_digest
 from tuning.kernels.states import move, record, stop_evaluating
 from tuning.measure.outcome import Status
 from tuning.routes.base import Candidate
+from tuning.telling import told_log
 
 _UNDECIDED = (
     VersionState.SUBMITTED,
@@ -61,6 +62,7 @@ def refuse_caught(source_sha256: str, tokens_sha256: str) -> None:
 
 def caught_cheating(version: KernelVersion, *, where: str, detail: str, worker: str) -> None:
     """Remember the source and end every version that has it; what is approved is withdrawn at once."""
+    detail = told_log(detail)
     with transaction.atomic():
         tokens = version.tokens_sha256 or tokens_digest(version.source)
         CaughtSource.objects.create(

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from catalog.models import Best, Miss, MissState, Target
 from catalog.models import Operator as OperatorRow
-from catalog.steps import each, held_back, is_away
+from catalog.steps import each, held_back, is_away, step
 from opatlas.identity import Operator, check_measurable
 from tuning.conf import conf
 from tuning.measure.specimen import needed_bytes
@@ -38,8 +38,13 @@ MEMORY_SHARE = 0.5
 _GAINS_FOR_S = 60.0
 _gains: tuple[float, dict[str, float]] = (-math.inf, {})
 
-DECIDING, OF_TARGETS = "deciding about misses", "deciding about a target's misses"
-"""Whose rows that failed are misses, and targets."""
+READING, DECIDING, PROMOTING = OF_MISSES = (
+    "reading a miss's operator",
+    "deciding about misses",
+    "promoting a miss",
+)
+OF_TARGETS = "deciding about a target's misses"
+"""Whose rows that failed are misses, and targets. Only what fails in reading is the miss's own fault."""
 
 LIVE = (State.QUEUED, State.RUNNING, State.PAUSED)
 
@@ -55,7 +60,7 @@ def promote_misses(limit: int = 500, *, postponed: bool = False) -> int:
     worth_looking = Q(target__served_until__gt=Now()) | Q(reason="")
     misses = list(
         Miss.objects.filter(worth_looking, state__in=states)
-        .exclude(pk__in=held_back(DECIDING))
+        .exclude(pk__in=held_back(*OF_MISSES))
         .exclude(target__in=held_back(OF_TARGETS))
         .select_related("operator", "target", "api_key", "job")
         .defer("operator__graph")  # one that cannot be read must not keep the others from being read
@@ -64,7 +69,14 @@ def promote_misses(limit: int = 500, *, postponed: bool = False) -> int:
     by_target: dict[Target, list[Miss]] = defaultdict(list)
     for miss in misses:
         by_target[miss.target].append(miss)
-    return sum(each(OF_TARGETS, by_target, lambda target: _decide_for_target(target, by_target[target])))
+    return sum(
+        each(
+            OF_TARGETS,
+            by_target,
+            lambda target: _decide_for_target(target, by_target[target]),
+            shared=True,
+        )
+    )
 
 
 def situation_of(target: Target) -> Situation:
@@ -125,16 +137,20 @@ def quick_ask_of(miss: Miss) -> Ask:
 def _decide_for_target(target: Target, misses: Sequence[Miss]) -> int:
     situation, graphs = situation_of(target), _graphs_of(misses)
 
-    def decided(miss: Miss) -> tuple[Miss, Decision] | None:
+    def needed(miss: Miss) -> tuple[Miss, float]:
         operator = Operator.from_json(json.loads(graphs[miss.operator_id]))
         check_measurable(operator)
-        decision = decide(replace(quick_ask_of(miss), peak_bytes=needed_bytes(operator)), situation)
+        return miss, needed_bytes(operator)
+
+    def decided(miss: Miss) -> tuple[Miss, Decision] | None:
+        decision = decide(replace(quick_ask_of(miss), peak_bytes=peak_bytes[miss]), situation)
         if decision.verdict == "promote":
             return miss, decision
         _set_aside(miss, decision)
         return None
 
-    promote = [one for one in each(DECIDING, misses, decided, _give_up) if one is not None]
+    peak_bytes = dict(each(READING, misses, needed, _give_up))
+    promote = [one for one in each(DECIDING, peak_bytes, decided, shared=True) if one is not None]
     try:
         with transaction.atomic():
             return promote_decided(promote)
@@ -143,7 +159,9 @@ def _decide_for_target(target: Target, misses: Sequence[Miss]) -> int:
             raise
         logger.warning("Misses could not be promoted together (%s): one by one.", error)
     decisions = dict(promote)
-    return sum(each(DECIDING, decisions, lambda miss: promote_decided([(miss, decisions[miss])]), _give_up))
+    return sum(
+        each(PROMOTING, decisions, lambda miss: promote_decided([(miss, decisions[miss])]), shared=True)
+    )
 
 
 def _graphs_of(misses: Sequence[Miss]) -> dict[int, str]:
@@ -169,7 +187,7 @@ def promote_decided(decided: Sequence[tuple[Miss, Decision]]) -> int:
     """Move misses into their explore queues, each from the state it was read in; how many were won."""
     if not decided:
         return 0
-    expected = _expected(decided)
+    expected = _forecast(decided)
     with transaction.atomic():
         mine = _take_misses([miss for miss, _ in decided])
         wanted = {_key(miss): (miss, decision) for miss, decision in decided if miss.pk in mine}
@@ -216,6 +234,13 @@ def _explorations_of(misses: Iterable[Miss]) -> list[Exploration]:
         operator__in={row.operator_id for row in rows}, target__in={row.target_id for row in rows}
     )
     return [row for row in found if _key(row) in keys]
+
+
+def _forecast(decided: Sequence[tuple[Miss, Decision]]) -> dict[int, Expression]:
+    """What is expected; nothing where that fails: misses are promoted all the same."""
+    with step("forecasting first results"), transaction.atomic():
+        return _expected(decided)
+    return {}
 
 
 def _expected(decided: Sequence[tuple[Miss, Decision]]) -> dict[int, Expression]:

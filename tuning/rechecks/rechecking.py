@@ -101,9 +101,10 @@ def _recheck(workshop: Workshop, held: RecheckClaim, spent: Callable[[], Any]) -
     row = held.load()
     with scratch.folder_of_work(workshop.home) as folder:
         found = _prove(workshop, held, row, folder)
+        found = found._replace(detail=told_log(found.detail))
     later = _later(row) if found.again else {}
     with transaction.atomic():
-        held.end(found.state, told_log(found.detail), spent_s=spent(), **later)
+        held.end(found.state, found.detail, spent_s=spent(), **later)
         if found.state == RecheckState.WITHDRAWN:
             # What is damaged says nothing of who made it: it is built again.
             reported = Implementation.objects.filter(pk=row.implementation_id, artifact__damaged_at=None)

@@ -215,7 +215,8 @@ class WorkerProcess:
     def _next_turn(self) -> WorkTurn | None:
         measures = not (self._paused() or self._unwell())
         now = time.monotonic()
-        left_out = [turn for turn, until in self._left_out.items() if now < until]
+        self._left_out = {turn: until for turn, until in self._left_out.items() if now < until}
+        left_out = list(self._left_out)
         return turns.turn_for(self.target_row.pk, self._reach(), measures=measures, but_not=left_out)
 
     def _take_turn(self, turn: WorkTurn) -> int:

@@ -158,6 +158,22 @@ def test_a_line_that_cannot_be_saved_is_kept_aside_once_it_has_failed_thrice(tra
     assert [one.partition(":")[0] for one in said] == ["OverflowError", "JSONDecodeError"]
 
 
+def test_several_lines_that_cannot_be_saved_hold_their_segment_up_for_no_longer_each(
+    transactional_db, ask, put
+):
+    put(64, "eager", 1.0)
+    for _ in range(3):
+        journal.append({"at": 1.7e9, "org": 1 << 70, "job": "x", "hits": [], "misses": [[1, 1.0]]})
+    ask(64, job="after")
+    waits = []
+    while not Usage.objects.exists() and len(waits) < 20:
+        drain_journal()
+        rows = StepFailure.objects.exclude(due_at=None)
+        waits += [(row.due_at - row.last_at).total_seconds() for row in rows]
+        due_now()
+    assert len(waits) == 6 and max(waits) == pytest.approx(20)
+
+
 def test_a_segment_that_cannot_be_read_leaves_the_others_drained(ask, put):
     put(64, "eager", 1.0)
     (journal_folder() / "00000000T000000-1-x.jsonl").mkdir(parents=True)

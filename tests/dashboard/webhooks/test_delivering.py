@@ -446,6 +446,27 @@ def test_a_chat_room_is_sent_a_sentence_with_a_link(
         endpoints.change(endpoint, form="teams")
 
 
+def test_deliveries_that_cannot_be_begun_do_not_take_the_places_of_others(
+    endpoint: Any, send: Any, deliver: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = delivering.claim
+    for number in range(delivering.PER_ENDPOINT + 1):
+        send(str(number))
+    bad = list(Delivery.objects.order_by("next_try_at", "pk").values_list("pk", flat=True))[:-1]
+
+    def claim(pk: int) -> int | None:
+        if pk in bad:
+            raise KeyError("a bug")
+        return real(pk)
+
+    monkeypatch.setattr(delivering, "claim", claim)
+    for _ in range(2):
+        deliver()
+    assert set(Delivery.objects.filter(state="delivered").values_list("message__key", flat=True)) == {
+        str(delivering.PER_ENDPOINT)
+    }
+
+
 def test_a_message_that_cannot_be_made_has_had_a_try_and_the_others_arrive(
     endpoint: Any, receiver: Receiver, send: Any, deliver: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

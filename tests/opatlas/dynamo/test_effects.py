@@ -205,9 +205,10 @@ def test_inputs_that_cannot_be_copied() -> None:
     assert "several of its inputs lie in" in effects_of(module, halves).why
 
 
-def test_an_operator_that_somebody_has_replaced() -> None:
+@pytest.mark.parametrize("key", ["CPU", "Autograd", "AutogradOther", "CompositeImplicitAutograd"])
+def test_an_operator_that_somebody_has_replaced(key: str) -> None:
     with torch.library._scoped_library("aten", "IMPL") as library:
-        library.impl("aten::erfinv", lambda x: x.clone(), "CPU")
+        library.impl("aten::erfinv", lambda x: x.clone(), key)
         assert "own any more" in effects(torch.erfinv, X).why
     torch._dynamo.reset()
     assert not effects(torch.erfinv, X).why

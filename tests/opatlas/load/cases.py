@@ -574,6 +574,7 @@ ATTENTIONS = [
 SIGNAL = [
     Case("DFT", [normal(2, 9, 3, 1), scalar(11, np.int64), scalar(1, np.int64)], fixed=[1, 2]),
     Case("DFT", [normal(2, 3, 8, 2), None, scalar(2, np.int64)], {"inverse": 1}, fixed=[2]),
+    Case("DFT", [normal(2, 9, 1), None, scalar(1, np.int64)], {"inverse": 1}, fixed=[2]),
     Case("DFT", [normal(2, 10, 1), None, scalar(1, np.int64)], {"onesided": 1}, fixed=[2]),
     Case("STFT", [normal(2, 40, 1), scalar(5, np.int64), normal(16)], fixed=[1]),
     Case("STFT", [normal(2, 40, 2), scalar(7, np.int64), normal(16)], {"onesided": 0}, fixed=[1]),

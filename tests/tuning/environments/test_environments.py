@@ -149,11 +149,12 @@ def test_two_workers_of_different_versions_never_make_a_best_flip(
             worker.run_until_idle()
             assert winner() == ("quick", 2.0, "1")
     # Whoever explores what is new: the declared environment leads.
-    make_miss(size=77)
+    made = make_miss(size=77)
     promote_misses()
     assert new.run_until_idle() == 0
     assert old.run_until_idle() > 0
-    assert BestChange.objects.count() == changes + 2  # the new operator's default, and its winner
+    # Of its own the new operator has one or two: a route that has won by now may be in its first slice.
+    assert BestChange.objects.exclude(operator=made.operator).count() == changes
     served = {best.implementation.environment for best in Best.objects.all()}
     assert served == {version("1")}
 

@@ -114,7 +114,7 @@ def test_an_approved_kernel_that_a_contest_catches_is_suspended_everywhere(
 
     def caught(bench: Any, artifact: Any, *rest: Any) -> Any:
         if artifact.manifest.route == "cpp":
-            return Outcome(Status.CHEATED, "faster than memory is")
+            return Outcome(Status.CHEATED, "faster than memory is, see /srv/opatlas/work/a.so")
         return measure(bench, artifact, *rest)
 
     monkeypatch.setattr(fakes.FakeBench, "measure", caught)
@@ -123,7 +123,9 @@ def test_an_approved_kernel_that_a_contest_catches_is_suspended_everywhere(
     assert fresh(version).state == "suspended"
     assert "cheated in its contest on Softmax" in fresh(version).state_reason
     assert not Best.objects.filter(route="cpp").exists()
-    assert CaughtSource.objects.get().where.startswith("contest on Softmax")
+    found = CaughtSource.objects.get()
+    assert found.where.startswith("contest on Softmax") and found.detail.endswith("see a.so")
+    assert "/srv" not in fresh(version).state_reason
 
 
 def test_a_caught_version_cannot_be_laundered_by_another_evaluation(

@@ -97,6 +97,25 @@ def test_what_fails_again_is_withdrawn_and_the_next_best_served(
     assert checked == ["quick", "eager"] * (2 if behave == "crashed" else 1), "a mishap has a second chance"
 
 
+def test_what_is_told_of_it_says_nothing_of_where_things_lie(
+    put: Any, report: Any, worker: Any, monkeypatch: Any
+) -> None:
+    put(route="eager", ratio=1.0)
+    row = put("wrong")
+    check = fakes.FakeLaboratory.check
+
+    def checked(self: Any, operator: Any, setting: Setting, artifact: Any) -> Outcome:
+        found = check(self, operator, setting, artifact)
+        return found if found.ok else replace(found, detail="off, see /srv/opatlas/work/a.so")
+
+    monkeypatch.setattr(fakes.FakeLaboratory, "check", checked)
+    report(row)
+    assert worker.run_until_idle() == 1
+    row.refresh_from_db()
+    for said in (row.failed_reason, Recheck.objects.get().detail):
+        assert said.endswith("off, see a.so")
+
+
 @pytest.fixture
 def host(monkeypatch: Any) -> set[str]:
     """``host.add("eager")``: whose checks fail from now on, whoever is to blame."""

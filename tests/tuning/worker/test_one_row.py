@@ -111,7 +111,7 @@ def test_a_miss_that_cannot_be_decided_about(
     bad.refresh_from_db(fields=["reason"])
     assert reason in bad.reason and "Traceback" not in bad.reason
     assert Exploration.objects.count() == 2
-    told_once("deciding about misses")
+    told_once("reading a miss's operator")
     assert promote_misses() == 0 and StepFailure.objects.get().failures == 1, "it is not tried again"
 
 
@@ -122,8 +122,32 @@ def test_a_miss_that_cannot_be_promoted_with_the_others(
     breaks(promote, "_new_exploration", at=bad)
     assert promote_misses() == 2
     states = dict(Miss.objects.values_list("pk", "state"))
-    assert states == {first.pk: MissState.PROMOTED, bad.pk: "discarded", last.pk: MissState.PROMOTED}
-    told_once("deciding about misses")
+    assert states == {first.pk: MissState.PROMOTED, bad.pk: MissState.WAITING, last.pk: MissState.PROMOTED}
+    told_once("promoting a miss")
+
+
+@pytest.mark.parametrize("name", ["decide", "_explorations_of", "quick_ask_of"])
+def test_a_fault_of_the_services_own_discards_nobodys_misses(
+    name: str, make_miss: Callable[..., Any], live_worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for size in (1, 2, 3):
+        make_miss("Relu", size)
+    with monkeypatch.context() as patched:
+        patched.setattr(promote, name, lambda *_: 1 / 0)
+        assert promote_misses() == 0
+    assert set(Miss.objects.values_list("state", flat=True)) == {MissState.WAITING}
+    StepFailure.objects.update(due_at=timezone.now())
+    assert promote_misses() == 3
+
+
+def test_a_forecast_that_fails_leaves_misses_promoted(
+    make_miss: Callable[..., Any], live_worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_miss("Relu", 1)
+    monkeypatch.setattr(promote, "first_results_s", lambda *_: 1 / 0)
+    assert promote_misses() == 1
+    assert Exploration.objects.get().expected_first_at is None
+    assert StepFailure.objects.get().step == "forecasting first results"
 
 
 def test_a_target_that_cannot_be_looked_at(

@@ -50,7 +50,7 @@ def _one_hot(operator: Operator, node: Node, shape: Shape) -> Rules:
 
 
 def _loss(operator: Operator, node: Node, shape: Shape) -> Rules:
-    yield 1, Domain("index", (shape(0)[1],))
+    yield 1, Domain("index", (shape(0)[1],), ignored=node.attributes.get("ignore_index"))
 
 
 def _max_unpool(operator: Operator, node: Node, shape: Shape) -> Rules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -11,6 +12,8 @@ from tuning.measure.judging.domain import Domain
 
 _BACKWARDS = 0.25
 """The share of indices that count from the end, where they may."""
+_IGNORED = 0.125
+"""The share of labels that are ignored, where some may be."""
 _LARGEST_DIVISOR = 15
 
 
@@ -44,10 +47,12 @@ def _divisors(dtype: np.dtype, count: int, rng: np.random.Generator) -> np.ndarr
 
 
 def _indices(value: Value, domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:
+    if value.strides is not None and domain.kind != "index":
+        return _strided(value, domain, count, rng)
     if domain.kind == "index":
         made = rng.integers(0, max(1, domain.bounds[0]), count)
-    elif value.strides is not None:
-        return np.zeros(count, np.int64)  # which elements are whose neighbours is not told here
+        if domain.ignored is not None:
+            made[1:][rng.random(count - 1) < _IGNORED] = domain.ignored  # never all: a mean of none is none
     elif domain.kind == "unique":
         made = _unique_along(value.shape, domain, rng)
     elif domain.kind == "in_plane":
@@ -58,6 +63,21 @@ def _indices(value: Value, domain: Domain, count: int, rng: np.random.Generator)
         extents = np.array(domain.bounds if "tuple" in domain.kind else domain.bounds[:1])
         made = np.where(rng.random(made.shape) < _BACKWARDS, made - extents, made)
     return made
+
+
+def _strided(value: Value, domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:
+    """What its shape would get, at its places; zeros in the gaps."""
+    assert value.strides is not None
+    places = np.arange(count)
+    steps = [places.itemsize * stride for stride in value.strides]
+    places = np.lib.stride_tricks.as_strided(places, value.shape, steps)
+    if "tuple" in domain.kind and len(np.unique(places)) < places.size:
+        # An element stands in several columns, and must be within the extents of each.
+        return rng.integers(0, max(1, min(domain.bounds)), count)
+    flat = np.zeros(count, np.int64)
+    made = _indices(replace(value, strides=None), domain, places.size, rng)
+    flat[places] = made.reshape(value.shape)
+    return flat
 
 
 def _unique_along(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> np.ndarray:

@@ -21,7 +21,8 @@ def _dft(site: TorchSite) -> Built:
     if one_sided:
         return lambda x, *_: torch.view_as_real(torch.fft.rfft(_complex(x), length, axis))
     transform = torch.fft.ifft if inverse else torch.fft.fft
-    return lambda x, *_: torch.view_as_real(transform(_complex(x), length, axis))
+    # Of real numbers PyTorch computes an inverse as a conjugate, which it has not written out yet.
+    return lambda x, *_: torch.view_as_real(transform(_complex(x), length, axis).resolve_conj())
 
 
 def _stft(site: TorchSite) -> Built:

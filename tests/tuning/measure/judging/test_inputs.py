@@ -44,6 +44,40 @@ def test_scattered_places_differ(rng: np.random.Generator) -> None:
     assert (tuples >= [-6, -5]).all() and (tuples < [6, 5]).all() and tuples.min() < 0
 
 
+def strided(operator: Operator, rng: np.random.Generator) -> np.ndarray:
+    """The indices that a strided second input gets."""
+    value, flat = operator.inputs[1], make_runtime(operator, "normal", rng)[1]
+    assert value.strides is not None and len(flat) == 1 + np.dot(np.array(value.shape) - 1, value.strides)
+    return TensorSlot(0, value.dtype, value.shape, value.strides).view(np.ascontiguousarray(flat))
+
+
+def test_strided_places_are_drawn_as_others_are(rng: np.random.Generator) -> None:
+    scatter = node("ScatterElements", f32(9, 3), i64(9, 3, strides=[1, 9]), f32(9, 3), axis=0)
+    indices = strided(scatter, rng)
+    assert all(sorted(indices[:, column] % 9) == list(range(9)) for column in range(3))
+    tuples = strided(node("ScatterND", f32(6, 5), i64(20, 2, strides=[4, 2]), f32(20)), rng)
+    assert len({tuple(row % [6, 5]) for row in tuples}) == 20 and (tuples < [6, 5]).all()
+    gathered = strided(node("GatherND", f32(6, 5), i64(20, 2, strides=[1, 20])), rng)
+    assert len({tuple(row) for row in gathered}) > 10
+    assert (gathered >= [-6, -5]).all() and (gathered < [6, 5]).all()
+    both = strided(node("GatherND", f32(6, 5), i64(20, 2, strides=[1, 0])), rng)
+    assert len(np.unique(both)) > 2 and (both[:, 0] == both[:, 1]).all() and both.max() < 5
+    unpool = node(
+        "MaxUnpool", f32(2, 3, 2, 2), i64(2, 3, 2, 2, strides=[12, 1, 6, 3]),
+        kernel_shape=[2, 2], strides=[2, 2],
+    )  # fmt: skip
+    planes = strided(unpool, rng).reshape(6, 4)
+    assert all(len(set(plane)) == 4 and set(plane // 16) == {at} for at, plane in enumerate(planes))
+
+
+@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+def test_some_labels_are_ignored_where_some_may_be(op: str, rng: np.random.Generator) -> None:
+    labels = make_runtime(node(op, f32(400, 5), i64(400), ignore_index=-100), "normal", rng)[1]
+    assert set(labels) == {-100, 0, 1, 2, 3, 4} and 20 < np.sum(labels == -100) < 100
+    assert make_runtime(node(op, f32(1, 5), i64(1), ignore_index=-100), "normal", rng)[1] >= 0
+    assert set(make_runtime(node(op, f32(400, 5), i64(400)), "normal", rng)[1]) == set(range(5))
+
+
 @pytest.mark.parametrize(("op", "smallest"), [("Log", 2.0**-126), ("Sqrt", 0.0), ("Acosh", 1.0)])
 def test_arguments_lie_where_the_function_does(op: str, smallest: float, rng: np.random.Generator) -> None:
     for distribution in DISTRIBUTIONS:
