@@ -109,13 +109,13 @@ class ExampleCheck:
             runs = min(2, plan.stream_count)  # the first is one step after the other
             if not all(self._is_right(executor) for _ in range(runs)):
                 raise LoadError(DIFFERS_FROM_EXACT if self.expects_other else OTHER_VALUES)
-            if not self.expects_other and (where := self._held_to.why_wrong(executor)):
+            self._refuse_hopeless(executor)
+            if not self.expects_other and (where := self._held_to.why_wrong(executor, self._limit_s)):
                 raise LoadError(f"{OTHER_VALUES} {where}")
             if any(map(self._admission.may_drop_nan, _nodes_of_kernels(executor))):
                 raise LoadError("it has a kernel where NaN can arise, and nobody checks kernels over NaN")
             if reason := executor.fallen_back or executor.in_one_stream:  # else another would be timed
                 raise LoadError(reason)
-            self._refuse_hopeless(executor)
         except TookTooLong:
             raise  # who still runs it closes it
         except Exception:
@@ -124,9 +124,13 @@ class ExampleCheck:
         return executor
 
     def _is_right(self, executor: Executor) -> bool:
-        limit_s = max(TRIED_S, HOPELESS * self.found.seconds)
-        made = within(limit_s, lambda: executor.run(self._feed), lambda _: executor.close())
+        made = within(self._limit_s, lambda: executor.run(self._feed), lambda _: executor.close())
         return all(map(is_close, made, self._expected))
+
+    @property
+    def _limit_s(self) -> float:
+        """For one run."""
+        return max(TRIED_S, HOPELESS * self.found.seconds)
 
     def _refuse_hopeless(self, executor: Executor) -> None:
         """By its second run: the first has in it what only a first one does."""

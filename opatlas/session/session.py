@@ -31,6 +31,7 @@ from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
 from opatlas.plan.regions import OnnxRuntimeRegion
 from opatlas.plan.said import said_of
+from opatlas.plan.saturating import cut_off_products, has_fed_products
 from opatlas.session.as_onnxruntime import AsOnnxRuntime
 from opatlas.session.blaming import blamed_kernels, form_differs
 from opatlas.session.followed import Followed, check_own, followed, is_of_caller, unfollowed_options
@@ -418,7 +419,7 @@ class Session(AsOnnxRuntime):
         exactly = self._forms.exactly if self._exact else self._forms.in_float64
         try:
             given = self._example is not None
-            feed = self._example if self._example is not None else self.example()
+            feed = self._example if self._example is not None else self._random_inputs()
             chosen = choose(
                 self.graph, choices, self.place, self._build, feed, self.threads, self._try_s,
                 frameworks=self._kept.rivals(), loading_s=conf().loading_s,
@@ -453,6 +454,14 @@ class Session(AsOnnxRuntime):
             self._told, self._runs_given = chosen, said_of(chosen.plan) in chosen.of_given
             self._given.report(self._client, chosen)
         return chosen.executor
+
+    def _random_inputs(self) -> Mapping[str, np.ndarray]:
+        """Of the whole range where 8-bit products shall be exact that ONNX Runtime may cut off: small numbers
+        would not show it."""
+        feed = self.example()
+        if self._exact and cut_off_products(self.graph) and has_fed_products(self.graph):
+            return checking_inputs(self.graph, feed)[0]
+        return feed
 
     def _unheld(self, reason: str) -> Executor:
         """ONNX Runtime, since nobody can be held against it."""

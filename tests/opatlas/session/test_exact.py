@@ -17,6 +17,7 @@ from opatlas.client import Client
 from opatlas.identity import Setting
 from opatlas.plan import choosing, regions, saturating, trying
 from opatlas.plan.saturating import cuts_off
+from tests.opatlas.plan import test_saturating
 from tests.opatlas.plan.making import wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
 from tests.opatlas.plan.test_saturating import WEIGHTS, product
@@ -60,6 +61,8 @@ def test_others_take_part_where_nothing_is_cut_off(
 ) -> None:
     """On any processor, by saying which it is."""
     monkeypatch.setattr(saturating, "cuts_off", lambda: is_cut)
+    if not is_cut:  # by weights that no processor cuts off either
+        monkeypatch.setattr(test_saturating, "WEIGHTS", WEIGHTS // 2)
     session = make(product("MatMulInteger"), ["openvino"], example={"x": DATA % 2})
     runs = [step.by.framework for step in session.plan.steps]
     assert runs == ["onnxruntime" if is_cut else "openvino"]
@@ -115,6 +118,13 @@ def test_where_onnx_runtime_cannot_whoever_computes_exactly_runs_the_model(make:
         assert session.checks is None  # held against what is wrong
         later = make(fed(), ["openvino"], exact=True, example=feed)
         assert later.checks is None and (later.run(None, feed)[0] == EXACT).all()
+
+
+def test_without_an_example_the_default_is_tried_over_numbers_that_show_it(make: Any) -> None:
+    session = make(fed(), ["openvino"], exact=True)
+    assert (session.run(None, {"x": DATA, "w": WEIGHTS})[0] == EXACT).all()
+    if cuts_off():
+        assert session.refused["ONNX Runtime"] == trying.DIFFERS_FROM_EXACT
 
 
 def test_where_nobody_computes_exactly_a_session_says_so(make: Any) -> None:
