@@ -111,7 +111,9 @@ class Session(AsOnnxRuntime):
         **more: Any,
     ) -> None:
         self._before = frozenset(vars(self))  # what a class of a caller's own has set
-        self._arguments = given = AsGiven(path_or_bytes, sess_options, providers, provider_options, more)
+        self._arguments = given = AsGiven(
+            path_or_bytes, sess_options, providers, provider_options, more, exact
+        )
         check_own(threads, dims)
         tried = tried_frameworks(frameworks) if frameworks is not None else None
         self.standings: tuple[TimedInTurns, ...] = ()
