@@ -106,11 +106,16 @@ class PlainRuns:
         """The session, for what is of this ``kind``. Raises :class:`opatlas.errors.CallerError` once it was
         closed."""
         with self._lock:
-            if not self._is_open:
-                raise CallerError("The model was closed: make it anew.")
-            if kind not in self._told:
+            if self._is_open and kind not in self._told:
                 self._told.add(kind)
                 self._tell(why)
+        return self.opened()
+
+    def opened(self) -> ort.InferenceSession:
+        """The same without a word. Raises as :meth:`session`, and what ONNX Runtime raises."""
+        with self._lock:
+            if not self._is_open:
+                raise CallerError("The model was closed: make it anew.")
             if self._session is None:
                 self._session = open_session(self._model, self._options())
             return self._session
