@@ -259,6 +259,12 @@ def test_what_onnx_runtime_has_of_random_numbers_beside_onnx_is_known(kind: str)
     assert ModelGraph(made.SerializeToString()).is_random
 
 
+def test_an_example_of_lists_refuses_nobody(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stand_ins, "BEYOND", np.inf)
+    session = make(picking(), example={"x": [0, 1]})
+    assert runs_by(session) == ["openvino"] and session.refused == {}
+
+
 def test_a_bound_run_on_engines_of_fewer_threads_is_held(tmp_path: Path) -> None:
     engines = opatlas.Engines(2, threads=1)
     with Client(offline=True, cache=tmp_path, setting=Setting(threads=2)) as client:
