@@ -94,12 +94,12 @@ class ExampleCheck:
         or could not be ended."""
         if self.cut_off.forbids(plan):
             raise LoadError(CUT_OFF)
-        others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} - {DEFAULT}
-        if reason := next(filter(None, map(self._admission.why_not, sorted(others))), ""):
-            raise LoadError(reason)
         in_openvino = any(step.by == ByFramework("openvino") for step in plan.steps)
         if in_openvino and (loop := unbounded_loop(self._graph)):
             raise LoadError(f"it cannot be ended, and the end of the loop {loop!r} depends on data")
+        others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} - {DEFAULT}
+        if reason := next(filter(None, map(self._admission.why_not, sorted(others))), ""):
+            raise LoadError(reason)
 
     def sound(self, plan: ModelPlan, loading_s: float = LOADING_S) -> Executor:
         """The plan's executor; raises unless it loads and runs in time and gives what is expected."""

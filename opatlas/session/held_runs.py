@@ -41,7 +41,8 @@ where it fails), and given the model as it has it loaded."""
 class HeldRuns:
     """Of the session of a model (``graph``: as the caller gave it). ``most`` runs are held, each for
     ``limit_s`` at most. ``exact``: as the session's own ONNX Runtime computes. ``is_own``: whether a run over
-    inputs is not ONNX Runtime's anyway.
+    inputs is not ONNX Runtime's anyway. ``if_open``: ONNX Runtime's session of the model, if there is
+    one yet; else one is opened, and closed when no further run is held.
 
     ``over`` says why no further run is held, "" while some are; ``peak_bytes``: about what the process had in
     memory for it beside the session, at most. One run is held at a time: those beside it go on as they are.
@@ -56,10 +57,11 @@ class HeldRuns:
         *,
         exact: bool,
         is_own: Callable[[Named], bool],
+        if_open: Callable[[], Any] = lambda: None,
         left: Left,
     ) -> None:
         self._graph, self._threads, self._exact, self._left = graph, threads, exact, left
-        self._limit_s, self._is_own = limit_s, is_own
+        self._limit_s, self._is_own, self._if_open = limit_s, is_own, if_open
         self.schedule = HeldSchedule(most)
         self.over = ""
         self.peak_bytes = self._before = 0
@@ -151,6 +153,8 @@ class HeldRuns:
         if (found := self._session) is not None:
             return found
         self._before = resident_bytes()
+        if (found := self._if_open()) is not None:
+            return found
         reason = lacking(COPIES * weight_bytes(self._graph.model))
         if not reason:
             options = resting_options(self._threads)

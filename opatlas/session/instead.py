@@ -120,6 +120,11 @@ class PlainRuns:
                 self._session = open_session(self._model, self._options())
             return self._session
 
+    def if_open(self) -> ort.InferenceSession | None:
+        """The session, if anything has needed one yet."""
+        with self._lock:
+            return self._session
+
     def close(self) -> None:
         """Let go of it for good."""
         with self._lock:

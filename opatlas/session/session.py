@@ -487,7 +487,7 @@ class Session(AsOnnxRuntime):
             return None
         return HeldRuns(
             self._forms.graph, self.threads, self._check_runs, conf().check_s, exact=self._exact,
-            is_own=lambda feed: self._executor.is_own(feed), left=self._leave,
+            is_own=lambda feed: self._executor.is_own(feed), if_open=self._plain.if_open, left=self._leave,
         )  # fmt: skip
 
     def _leave(

@@ -259,6 +259,17 @@ def test_what_onnx_runtime_has_of_random_numbers_beside_onnx_is_known(kind: str)
     assert ModelGraph(made.SerializeToString()).is_random
 
 
+def test_what_onnx_runtime_has_open_for_other_runs_is_held_against(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make(summing())
+    monkeypatch.setattr(held_runs, "open_session", lambda *given: pytest.fail("a second one is opened"))
+    endless = np.full((3, 4), np.inf, np.float32)
+    assert_same(session.run(None, {"x": endless}), wanted(summing(), {"x": endless}))
+    assert_same(session.run(None, {"x": LARGE}), wanted(summing(), {"x": LARGE}))
+    assert runs_by(session) == ["onnxruntime"] and session.checks.schedule.held == 1
+
+
 def test_an_example_of_lists_refuses_nobody(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stand_ins, "BEYOND", np.inf)
     session = make(picking(), example={"x": [0, 1]})
