@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -42,13 +43,17 @@ def checking_inputs(
 
 def narrower(feed: Feed, base: Feed) -> Iterator[dict[str, np.ndarray]]:
     """What to try where the model refuses an example: with whole numbers as they were, and one input changed
-    at a time."""
+    at a time. What is no array is as it was."""
     changed = [name for name in feed if feed[name] is not base[name]]
-    kept = {name: base[name] if feed[name].dtype.kind in "iub" else feed[name] for name in feed}
+    kept = {name: base[name] if _is_whole(feed[name]) else feed[name] for name in feed}
     if any(kept[name] is not base[name] for name in feed):
         yield kept
     if len(changed) > 1:
         yield from ({**base, name: feed[name]} for name in changed)
+
+
+def _is_whole(given: Any) -> bool:
+    return isinstance(given, np.ndarray) and given.dtype.kind in "iub"
 
 
 def _varied(

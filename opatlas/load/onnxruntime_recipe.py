@@ -19,6 +19,9 @@ from opatlas.load.storage import Storage, storage_of, stored
 
 _ALIGNMENT = 64
 
+EXACTNESS = "session.x64quantprecision"
+"""The entry of options by which ONNX Runtime computes products of uint8 by int8 exactly: "1" or "0"."""
+
 _LEVELS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
     "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
@@ -58,7 +61,7 @@ def sleeping_options(threads: int) -> ort.SessionOptions:
 def ask_exact(options: ort.SessionOptions) -> None:
     """Let it compute products of uint8 by int8 exactly where the weights are constants: else, on processors
     with AVX2 and no VNNI, it cuts sums of two of them off at 16 bits."""
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    options.add_session_config_entry(EXACTNESS, "1")
 
 
 def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> OrtKernel:

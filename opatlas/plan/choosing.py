@@ -37,7 +37,7 @@ from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predict
 from opatlas.plan.profiling import Feed, node_times
 from opatlas.plan.regions import COMPILED, DEFAULT, LABELS, is_installed
 from opatlas.plan.said import WHOLE, said_of
-from opatlas.plan.saturating import CutOff, cut_off_products
+from opatlas.plan.saturating import CutOff, cut_off_products, has_fed_products
 from opatlas.plan.semantics.taking_part import Admission
 from opatlas.plan.streaming import STREAMS, could_pay, node_streams
 from opatlas.plan.trying import DIFFERS_FROM_EXACT, LOADING_S, Build, DefaultRun, ExampleCheck
@@ -168,17 +168,24 @@ class _Contest:
         self._graph, self._place, self._build, self._feed = graph, place, build, feed
         default = build(whole(graph, *place))
         found = DefaultRun.of(default, feed, first_run_s)
-        self._default_us = _foretold(default, feed)
         self.executors = {WHOLE: default}
         self.refused: dict[str, str] = {}
         self.of_given: set[str] = set()
         self.inexact = ""
-        cut_off = cut_off_products(graph) if truth is None else CutOff()
-        self._admission = Admission(graph.unlaid)
-        held_to = HeldTo(default, feed, examples, first_run_s)
-        self._trial = ExampleCheck(graph, build, feed, found, cut_off, held_to, self._admission)
-        if truth is not None and self._trial.expect(truth()):
-            self.refused[LABELS[DEFAULT]] = DIFFERS_FROM_EXACT
+        try:
+            self._default_us = _foretold(default, feed)
+            self._admission = Admission(graph.unlaid)
+            cut_off = cut_off_products(graph)
+            if truth is not None:  # nobody can be held against a default that is not exact either
+                examples = () if cut_off and has_fed_products(graph) else examples
+                cut_off = CutOff()
+            held_to = HeldTo(default, feed, examples, first_run_s)
+            self._trial = ExampleCheck(graph, build, feed, found, cut_off, held_to, self._admission)
+            if truth is not None and self._trial.expect(truth()):
+                self.refused[LABELS[DEFAULT]] = DIFFERS_FROM_EXACT
+        except Exception:
+            default.close()
+            raise
 
     @property
     def default_differs(self) -> bool:

@@ -65,10 +65,10 @@ def direct_runs(
     graph: ModelGraph, region: Region, alone: AbstractContextManager[None], guard: InputGuard | None = None
 ) -> Direct | None:
     """Of a region that is the whole model. ``alone``: entered around each run in a framework that runs one at
-    a time; ``guard``: of another than ONNX Runtime, which runs over some inputs are not for it. None where
-    such a framework is given what is no array of a known shape."""
+    a time; ``guard``: which runs over some inputs are not for it; None of ONNX Runtime with the model as it
+    was given. None where another framework is given what is no array of a known shape."""
     if isinstance(region, OnnxRuntimeRegion):
-        return DirectRuns(region, graph)
+        return DirectRuns(region, graph, guard)
     if (expected := expected_inputs(graph)) is None:
         return None
     known = expected_of(graph, graph.output_names)
@@ -78,15 +78,18 @@ def direct_runs(
 class DirectRuns:
     """In ONNX Runtime, which runs any number of calls at once, so that nobody waits for anybody, and looks at
     its inputs itself: of those that are no arrays of a known shape (sequences, text) nothing is asked
-    here."""
+    here. What a ``guard`` leaves to the model as it was given does not run here."""
 
-    def __init__(self, region: OnnxRuntimeRegion, graph: ModelGraph) -> None:
+    def __init__(self, region: OnnxRuntimeRegion, graph: ModelGraph, guard: InputGuard | None = None) -> None:
+        self._guard = guard
         self._region, self._outputs = region, list(graph.output_names)
         self._count, self._expected = len(graph.input_names), expected_of(graph, graph.input_names)
         self._run = region.session._sess.run
 
     def run(self, outputs: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any] | None:
         if len(inputs) != self._count or not _are(inputs, self._expected):
+            return None
+        if self._guard is not None and self._guard.needs_default(inputs):
             return None
         try:
             made: list[Any] = self._run(outputs or self._outputs, inputs, None)
@@ -101,9 +104,10 @@ class DirectRuns:
         if buffers is None or not fits(inputs, self._expected):
             return None
         try:
-            return self._region.bind_named(inputs, buffers)
+            bound = self._region.bind_named(inputs, buffers)
         except Exception:  # of a buffer that does not fit
             return None
+        return bound if self._guard is None else _guarded(self._guard, inputs, bound)
 
 
 class DirectTurns:
@@ -155,15 +159,22 @@ class DirectTurns:
         except Exception:  # whatever a framework raises over memory that it does not take
             return None
 
-        given = dict(inputs)
-
         def run() -> None:
-            if self._guard.needs_default(given):
-                raise KernelFailed("These inputs are ONNX Runtime's.")
             with self._alone:
                 bound()
 
-        return run
+        return _guarded(self._guard, inputs, run)
+
+
+def _guarded(guard: InputGuard, inputs: Mapping[str, Any], run: Callable[[], None]) -> Callable[[], None]:
+    given = dict(inputs)
+
+    def call() -> None:
+        if guard.needs_default(given):
+            raise KernelFailed("These inputs are ONNX Runtime's.")
+        run()
+
+    return call
 
 
 def _buffers(

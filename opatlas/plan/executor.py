@@ -45,6 +45,15 @@ class UnexpectedInputs(CallerError):
 
 
 @dataclass(frozen=True)
+class GivenModel:
+    """The model as a caller gave it, of which an executor may run another form: its graph, and what has it
+    loaded in ONNX Runtime. Raises :class:`opatlas.errors.LoadError`."""
+
+    graph: ModelGraph
+    open: Callable[[], Region]
+
+
+@dataclass(frozen=True)
 class StepTime:
     """What one step took in a profiled run, in microseconds."""
 
@@ -85,8 +94,8 @@ class Executor:
     Runtime; ``revoked()`` gives the artifacts that must not run any more, asked before each run. Where a part
     fails though no kernel is to blame (shapes that ONNX infers are not always those that are made), the whole
     model runs in ONNX Runtime from then on. Each run is one at a time; what is given back is the caller's
-    own. A run over inputs that only ONNX Runtime is held to (:mod:`opatlas.plan.guard`) is its own, by a
-    session that is opened for the first such run.
+    own. A run over inputs that only ONNX Runtime is held to (:mod:`opatlas.plan.guard`) is its own, by what
+    is opened for the first such run; of the ``given`` model, where ``graph`` is another form of it.
 
     A plan of several streams runs in them at once, on ``device`` (a thread for each, unless given), each with
     its share of the threads. Where a stream fails, the steps run one after the other, in that run and from
@@ -105,12 +114,15 @@ class Executor:
         revoked: Callable[[], Set[str]] = frozenset,
         device: StreamDevice | None = None,
         exact: bool = False,
+        given: GivenModel | None = None,
     ) -> None:
-        self.graph, self.plan = graph, plan
+        self.graph, self.plan, self._as_given = graph, plan, given
+        self._is_other_form = given is not None and given.graph is not graph.unlaid
         self._threads, self._revoked, self._exact = threads, revoked, exact
         self._alone = RunAlone()
         self._expected = expected_inputs(graph)
-        self._guard = None if _is_default(plan) else InputGuard(graph.unlaid)
+        guarded = given.graph if given is not None else graph.unlaid
+        self._guard = None if _is_default(plan) and not self._is_other_form else InputGuard(guarded)
         self._for_guarded: Region | None = None
         self._parts = Parts(load, max(1, threads // plan.stream_count), failed, exact=exact)
         self._streams: InStreams | None = None
@@ -203,6 +215,14 @@ class Executor:
         """Whether a run over these is left to ONNX Runtime, whatever the plan says."""
         return self._guard is not None and self._guard.needs_default(inputs)
 
+    def is_own(self, inputs: Mapping[str, np.ndarray]) -> bool:
+        """Whether the plan runs these: they fit, and nothing of them is left to ONNX Runtime."""
+        try:
+            arrays = self._as_expected(inputs)
+            return not self._is_guarded(self._given(inputs) if arrays is None else arrays)
+        except UnexpectedInputs:
+            return False
+
     def _is_guarded(self, arrays: Sequence[Any]) -> bool:
         return self._guard is not None and self.hands_over(
             dict(zip(self.graph.input_names, arrays, strict=True))
@@ -210,8 +230,13 @@ class Executor:
 
     def _guarded_model(self) -> Region:
         if self._for_guarded is None:
-            self._for_guarded = self._whole_model(self.graph.input_names)
+            self._for_guarded = self._given_model()
         return self._for_guarded
+
+    def _given_model(self) -> Region:
+        if self._as_given is not None:
+            return self._as_given.open()
+        return self._whole_model(self.graph.input_names)
 
     def _ran(
         self, program: GraphProgram, arrays: Sequence[Any], on: OnEngines | None, marks: Marks | None
@@ -336,21 +361,21 @@ class Executor:
 
     def _prefer_whole(self, arrays: Sequence[np.ndarray], error: Exception) -> None:
         """No kernel is to blame: if the whole model runs, it does so from now on; else the inputs are."""
-        whole = self._whole_model(self.graph.input_names)
+        whole = self._given_model()
         self._run_whole(whole, arrays)
         log.warning("%s. The whole model runs in ONNX Runtime.", error)
-        self._leave_to(whole)
+        self._leave_to(whole, is_given=True)
         self._program, self.fallen_back = None, str(error)
 
     def leave(self, whole: OnnxRuntimeRegion, reason: str) -> None:
-        """The whole model runs there from now on. Runs that are under way end first."""
+        """The whole model, as it was given, runs there from now on. Runs that are under way end first."""
         with self._alone.lock:
             if self._streams is not None:
                 self._streams.device.close()
             self._streams = self._program = self._engine_steps = None
             self.peak_bytes, self._has_kernels, self.fallen_back = 0, False, reason
             self.plan = whole_plan(self.graph, self.plan.target, self.plan.setting)
-            self._leave_to(whole)
+            self._leave_to(whole, is_given=True)
 
     def _drop_revoked(self) -> None:
         if self._program is None or not self._has_kernels or not (gone := self._revoked()):
@@ -400,15 +425,15 @@ class Executor:
             else:
                 program.arrays[0][number] = array
 
-    def _leave_to(self, whole: Region, framework: str = DEFAULT) -> None:
-        """The whole model runs there from now on."""
+    def _leave_to(self, whole: Region, framework: str = DEFAULT, *, is_given: bool = False) -> None:
+        """The whole model runs there from now on; ``is_given``: as the caller gave it."""
         self._whole, self._whole_by = whole, framework
-        if framework == DEFAULT:
+        if framework == DEFAULT and (is_given or not self._is_other_form):
             self._guard = self._for_guarded = None
         self.direct = direct_runs(self.graph, whole, self._alone, self._guard)
 
     def _whole_model(self, inputs: Sequence[str]) -> Region:
-        """In the default framework, as the model was given."""
+        """In the default framework, in the form that is planned."""
         part = ModelPart.whole(self.graph.unlaid, inputs)
         return open_region(DEFAULT, part, self._threads, alone=True, exact=self._exact)
 

@@ -94,12 +94,12 @@ class ExampleCheck:
         or could not be ended."""
         if self.cut_off.forbids(plan):
             raise LoadError(CUT_OFF)
-        others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} - {DEFAULT}
-        if reason := next(filter(None, map(self._admission.why_not, sorted(others))), ""):
-            raise LoadError(reason)
         in_openvino = any(step.by == ByFramework("openvino") for step in plan.steps)
         if in_openvino and (loop := unbounded_loop(self._graph)):
             raise LoadError(f"it cannot be ended, and the end of the loop {loop!r} depends on data")
+        others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} - {DEFAULT}
+        if reason := next(filter(None, map(self._admission.why_not, sorted(others))), ""):
+            raise LoadError(reason)
 
     def sound(self, plan: ModelPlan, loading_s: float = LOADING_S) -> Executor:
         """The plan's executor; raises unless it loads and runs in time and gives what is expected."""
@@ -109,13 +109,13 @@ class ExampleCheck:
             runs = min(2, plan.stream_count)  # the first is one step after the other
             if not all(self._is_right(executor) for _ in range(runs)):
                 raise LoadError(DIFFERS_FROM_EXACT if self.expects_other else OTHER_VALUES)
-            if not self.expects_other and (where := self._held_to.why_wrong(executor)):
+            self._refuse_hopeless(executor)
+            if not self.expects_other and (where := self._held_to.why_wrong(executor, self._limit_s)):
                 raise LoadError(f"{OTHER_VALUES} {where}")
             if any(map(self._admission.may_drop_nan, _nodes_of_kernels(executor))):
                 raise LoadError("it has a kernel where NaN can arise, and nobody checks kernels over NaN")
             if reason := executor.fallen_back or executor.in_one_stream:  # else another would be timed
                 raise LoadError(reason)
-            self._refuse_hopeless(executor)
         except TookTooLong:
             raise  # who still runs it closes it
         except Exception:
@@ -124,9 +124,13 @@ class ExampleCheck:
         return executor
 
     def _is_right(self, executor: Executor) -> bool:
-        limit_s = max(TRIED_S, HOPELESS * self.found.seconds)
-        made = within(limit_s, lambda: executor.run(self._feed), lambda _: executor.close())
+        made = within(self._limit_s, lambda: executor.run(self._feed), lambda _: executor.close())
         return all(map(is_close, made, self._expected))
+
+    @property
+    def _limit_s(self) -> float:
+        """For one run."""
+        return max(TRIED_S, HOPELESS * self.found.seconds)
 
     def _refuse_hopeless(self, executor: Executor) -> None:
         """By its second run: the first has in it what only a first one does."""

@@ -139,7 +139,8 @@ class AsOnnxRuntime:
 
     def _run_bound_held(self, binding: IOBinding, run_options: Any) -> None:
         """By the plan, held against ONNX Runtime as long as runs are. Raises :class:`NotPlanned`."""
-        if (held := self._held) is None or run_options is not None or self._sharing.instead is not None:
+        by = self._sharing.instead or self  # on engines of fewer threads another session runs it
+        if (held := by._held) is None or run_options is not None:
             self._run_bound(binding, run_options)
             return
 
@@ -148,7 +149,7 @@ class AsOnnxRuntime:
             return binding._bound()
 
         binding._put(held.run(binding._inputs, run))
-        self._held = None if held.over else held
+        by._held = None if held.over else held
 
     def _run_bound(self, binding: IOBinding, run_options: Any) -> None:
         direct = self._executor.direct if run_options is None and self._sharing.share is None else None

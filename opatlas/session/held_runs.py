@@ -40,17 +40,28 @@ where it fails), and given the model as it has it loaded."""
 
 class HeldRuns:
     """Of the session of a model (``graph``: as the caller gave it). ``most`` runs are held, each for
-    ``limit_s`` at most. ``exact``: as the session's own ONNX Runtime computes.
+    ``limit_s`` at most. ``exact``: as the session's own ONNX Runtime computes. ``is_own``: whether a run over
+    inputs is not ONNX Runtime's anyway. ``if_open``: ONNX Runtime's session of the model, if there is
+    one yet; else one is opened, and closed when no further run is held.
 
     ``over`` says why no further run is held, "" while some are; ``peak_bytes``: about what the process had in
     memory for it beside the session, at most. One run is held at a time: those beside it go on as they are.
     """
 
     def __init__(
-        self, graph: ModelGraph, threads: int, most: int, limit_s: float, *, exact: bool, left: Left
+        self,
+        graph: ModelGraph,
+        threads: int,
+        most: int,
+        limit_s: float,
+        *,
+        exact: bool,
+        is_own: Callable[[Named], bool],
+        if_open: Callable[[], Any] = lambda: None,
+        left: Left,
     ) -> None:
         self._graph, self._threads, self._exact, self._left = graph, threads, exact, left
-        self._limit_s = limit_s
+        self._limit_s, self._is_own, self._if_open = limit_s, is_own, if_open
         self.schedule = HeldSchedule(most)
         self.over = ""
         self.peak_bytes = self._before = 0
@@ -71,14 +82,13 @@ class HeldRuns:
         if not is_due or not self._holding.acquire(blocking=False):
             return self._timed(run)[0]
         try:
-            try:
-                own = {name: _own(value) for name, value in feed.items()}  # before anybody writes into them
-            except Exception:  # no value that is read here: nor does a plan take it
-                return self._timed(run)[0]
+            if (own := self._copied(feed)) is None:
+                return run()
             made, took_s = self._timed(run)
+            end = time.perf_counter() + left_s - took_s
             if not made or left_s <= took_s or (session := self._opened()) is None:
                 return made
-            return self._held(session, own, made, run, left_s - took_s)
+            return self._held(session, own, made, run, end)
         finally:
             self._holding.release()
 
@@ -86,6 +96,14 @@ class HeldRuns:
         """Hold no further run, and let go of ONNX Runtime's session."""
         self.over = self.over or why
         self._session = None
+
+    def _copied(self, feed: Named) -> Named | None:
+        """The inputs before anybody writes into them; None where ONNX Runtime runs them, or refuses them."""
+        try:
+            given = {name: as_array(value) for name, value in feed.items()}
+            return {name: _own(value) for name, value in given.items()} if self._is_own(given) else None
+        except Exception:  # no value that is read here: nor does a plan take it
+            return None
 
     def _timed(self, run: Callable[[], Named]) -> tuple[Named, float]:
         start = time.perf_counter()
@@ -95,14 +113,17 @@ class HeldRuns:
             self.schedule.ran(took_s)
         return made, took_s
 
-    def _held(self, session: Any, feed: Named, made: Named, run: Callable[[], Named], left_s: float) -> Named:
-        limit_s = min(self._limit_s, left_s)
+    def _held(self, session: Any, feed: Named, made: Named, run: Callable[[], Named], end: float) -> Named:
         start = time.perf_counter()
+        if (limit_s := min(self._limit_s, end - start)) <= 0:  # opening took all the time
+            return made
         try:
             theirs = self._theirs(session, feed, list(made), limit_s)
         except TookTooLong:
             if limit_s == self._limit_s:
                 self.close(f"ONNX Runtime did not end a run within {limit_s:g} s")
+            with self._lock:  # else each run that is due would take all the time that its caller has
+                self.schedule.gave_up(time.perf_counter() - start)
             return made
         except Exception as error:
             if _is_memory(error):
@@ -132,6 +153,8 @@ class HeldRuns:
         if (found := self._session) is not None:
             return found
         self._before = resident_bytes()
+        if (found := self._if_open()) is not None:
+            return found
         reason = lacking(COPIES * weight_bytes(self._graph.model))
         if not reason:
             options = resting_options(self._threads)
@@ -144,6 +167,8 @@ class HeldRuns:
         if reason:
             log.info("No run of the session is held against ONNX Runtime: %s", reason)
             self.close(reason)
+        if self.over:  # closed meanwhile
+            found = self._session = None
         return found
 
     def _theirs(self, session: Any, feed: Named, names: Sequence[str], limit_s: float) -> Named:
@@ -153,8 +178,7 @@ class HeldRuns:
 
 
 def _own(value: Any) -> Any:
-    found = as_array(value)
-    return np.array(found, order="C") if isinstance(found, np.ndarray) else copy.deepcopy(found)
+    return np.array(value, order="C") if isinstance(value, np.ndarray) else copy.deepcopy(value)
 
 
 def _is_memory(error: Exception) -> bool:

@@ -34,6 +34,10 @@ class HeldSchedule:
         self.runs += 1
         self.run_s += seconds
 
+    def gave_up(self, seconds: float) -> None:
+        """ONNX Runtime had so long for the same run, and did not end it."""
+        self.later_held_s += seconds
+
     def was_held(self, seconds: float) -> None:
         """ONNX Runtime took so long for the same run."""
         if self.held:

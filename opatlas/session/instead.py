@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import unwrap
 from typing import Any
 
 import onnxruntime as ort
 
 from opatlas.errors import CallerError, OpatlasError
 from opatlas.graph.normal import ModelGraph
-from opatlas.load.onnxruntime_recipe import ask_exact
+from opatlas.load.onnxruntime_recipe import EXACTNESS, ask_exact
 from opatlas.plan.regions import open_session
 from opatlas.session.followed import Followed
 
@@ -25,21 +27,34 @@ class NotPlanned(OpatlasError):
 
 @dataclass(frozen=True)
 class AsGiven:
-    """The arguments of ``InferenceSession(…)``, as a caller gave them; ``more``: those in no signature."""
+    """The arguments of ``InferenceSession(…)``, as a caller gave them; ``more``: those in no signature.
+    ``exact``: 8-bit products are computed exactly where the weights are constants."""
 
     model: Any
     sess_options: Any
     providers: Any
     provider_options: Any
     more: Mapping[str, Any]
+    exact: bool = False
 
     def open(self, threads: int | None) -> ort.InferenceSession:
         """ONNX Runtime's own session of these; ``threads``: of one whose options say nothing. Raises what
         ONNX Runtime raises."""
         options = self.sess_options
-        if threads is None or (options is not None and _threads_of(options) != 0):
+        if options is None and (self.exact or threads is not None):
+            options = ort.SessionOptions()
+        if not isinstance(options, ort.SessionOptions):
             return self._opened(options)
-        options = options or ort.SessionOptions()
+        if self.exact:
+            with _exactly(options):
+                made = self._on_threads(options, threads)
+            made._sess_options_initial = made.get_session_options()  # of other providers later
+            return made
+        return self._on_threads(options, threads)
+
+    def _on_threads(self, options: ort.SessionOptions, threads: int | None) -> ort.InferenceSession:
+        if threads is None or options.intra_op_num_threads != 0:
+            return self._opened(options)
         options.intra_op_num_threads = threads
         try:
             return self._opened(options)
@@ -50,9 +65,24 @@ class AsGiven:
         return ort.InferenceSession(self.model, options, self.providers, self.provider_options, **self.more)
 
 
-def _threads_of(options: Any) -> int | None:
-    """None of what are no options."""
-    return getattr(options, "intra_op_num_threads", None)
+@contextmanager
+def _exactly(options: ort.SessionOptions) -> Iterator[None]:
+    """A caller's options ask for exact products, and then say again what they did. Nothing of it is noted as
+    the caller's own (:mod:`opatlas.session.recorded`)."""
+    kind = ort.SessionOptions
+    add, get = unwrap(kind.add_session_config_entry), unwrap(kind.get_session_config_entry)
+    try:
+        before = get(options, EXACTNESS)
+    except Exception:  # nothing is said: ONNX Runtime's exceptions have no base class of their own
+        before = "0"
+    if before == "1":
+        yield
+        return
+    add(options, EXACTNESS, "1")
+    try:
+        yield
+    finally:
+        add(options, EXACTNESS, before)
 
 
 class PlainRuns:
@@ -76,13 +106,23 @@ class PlainRuns:
         """The session, for what is of this ``kind``. Raises :class:`opatlas.errors.CallerError` once it was
         closed."""
         with self._lock:
-            if not self._is_open:
-                raise CallerError("The model was closed: make it anew.")
-            if kind not in self._told:
+            if self._is_open and kind not in self._told:
                 self._told.add(kind)
                 self._tell(why)
+        return self.opened()
+
+    def opened(self) -> ort.InferenceSession:
+        """The same without a word. Raises as :meth:`session`, and what ONNX Runtime raises."""
+        with self._lock:
+            if not self._is_open:
+                raise CallerError("The model was closed: make it anew.")
             if self._session is None:
                 self._session = open_session(self._model, self._options())
+            return self._session
+
+    def if_open(self) -> ort.InferenceSession | None:
+        """The session, if anything has needed one yet."""
+        with self._lock:
             return self._session
 
     def close(self) -> None:

@@ -142,6 +142,10 @@ class Plain:
             return self._session()._sess
         raise AttributeError(f"A session by plain ONNX Runtime has no {name!r}: {self.refused['opatlas']}")
 
+    def _plainly(self, kind: str, why: str) -> ort.InferenceSession:
+        """For a binding that was made before the session became plain: all is ONNX Runtime's."""
+        return self._session()
+
     def _session(self) -> ort.InferenceSession:
         if self._opened is None:
             raise CallerError("The model was closed: make it anew.")

@@ -24,13 +24,14 @@ from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.plan.choosing import Chosen, choose
 from opatlas.plan.engines import Engines
 from opatlas.plan.exactness import MOST_ERROR
-from opatlas.plan.executor import Executor
+from opatlas.plan.executor import Executor, GivenModel
 from opatlas.plan.limits import TookTooLong
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
 from opatlas.plan.plan import KERNEL_KINDS, InvalidPlan, ModelPlan
 from opatlas.plan.regions import OnnxRuntimeRegion
 from opatlas.plan.said import said_of
+from opatlas.plan.saturating import cut_off_products, has_fed_products
 from opatlas.session.as_onnxruntime import AsOnnxRuntime
 from opatlas.session.blaming import blamed_kernels, form_differs
 from opatlas.session.followed import Followed, check_own, followed, is_of_caller, unfollowed_options
@@ -107,10 +108,13 @@ class Session(AsOnnxRuntime):
         check_runs: int | None = None,
         _otherwise: KnownKernels | None = None,
         _plain: PlainRuns | None = None,
+        _forms: OtherForms | None = None,
         **more: Any,
     ) -> None:
         self._before = frozenset(vars(self))  # what a class of a caller's own has set
-        self._arguments = given = AsGiven(path_or_bytes, sess_options, providers, provider_options, more)
+        self._arguments = given = AsGiven(
+            path_or_bytes, sess_options, providers, provider_options, more, exact
+        )
         check_own(threads, dims)
         tried = tried_frameworks(frameworks) if frameworks is not None else None
         self.standings: tuple[TimedInTurns, ...] = ()
@@ -119,7 +123,7 @@ class Session(AsOnnxRuntime):
         open_planned = partial(
             self._open, path_or_bytes, asked, client=client, dims=dims, threads=threads, example=example,
             try_s=try_s, frameworks=tried, plan=plan, fusions=fusions, exact=exact, check_runs=check_runs,
-            _otherwise=_otherwise, _plain=_plain,
+            _otherwise=_otherwise, _plain=_plain, _forms=_forms,
         )  # fmt: skip
         why = asked.why_not or self._why_unplanned(open_planned, given, plan not in (None, False, True))
         if why:
@@ -170,6 +174,7 @@ class Session(AsOnnxRuntime):
         check_runs: int | None,
         _otherwise: KnownKernels | None,
         _plain: PlainRuns | None,
+        _forms: OtherForms | None,
     ) -> None:
         threads = threads if threads is not None else asked.threads
         dims = {**(dims or {}), **asked.dims}
@@ -189,9 +194,12 @@ class Session(AsOnnxRuntime):
         self._providers, self._gives_arrays = asked.providers, gives_arrays(self.graph)
         self._plain = _plain or PlainRuns(self.graph, asked, self.threads, self._tell, exact=exact)
         self._frameworks = tried_frameworks(conf().frameworks) if frameworks is None else frameworks
-        self._forms, self._otherwise = OtherForms(self.graph, dims, example, self.threads), _otherwise
+        self._forms = _forms or OtherForms(self.graph, dims, example, self.threads)
+        self._otherwise = _otherwise
         self._exact, self._check_runs = exact, conf().check_runs if check_runs is None else check_runs
-        self._left_out = LeftOut(self._client.store, self.graph.key, self.place, exact)
+        self._left_out = LeftOut(self._client.store, self._forms.graph.key, self.place, exact)
+        if self._left_out.simpler:
+            self.graph = self._forms.graph
         self._look_up(given_plan(plan, self.graph, self.place, self._client, self._forms), fusions)
         self._sharing = Sharing(self.threads, self._on_threads)
         self._example, self._try_s, self._most_fusions = example, try_s, fusions
@@ -208,7 +216,7 @@ class Session(AsOnnxRuntime):
             self.graph, own = given.graph, []
             fused = fused_operators(given.plan, given.running)
         else:
-            if fusions > 0 and not self._left_out.simpler:
+            if fusions > 0 and not self._left_out.simpler and self.graph is self._forms.graph:
                 self.graph = self._forms.folded()
             own = own_fusions(self.graph, fusions)
             fused = {one.placed.operator.key: one.placed.operator for one in own}
@@ -247,6 +255,8 @@ class Session(AsOnnxRuntime):
         if (instead := self._sharing.instead) is not None:
             return instead.run(output_names, input_feed, deadline_s=deadline_s)
         try:
+            if self._held is None:
+                return self._run(output_names, input_feed, deadline_s)
             return self._run_held(output_names, input_feed, deadline_s)
         except NotPlanned as error:
             why = str(error)
@@ -385,13 +395,15 @@ class Session(AsOnnxRuntime):
         self.close()
 
     def _on_threads(self, threads: int) -> Session | None:
-        """The same model on fewer threads; None where kernels for these cannot be asked for."""
-        if (client := self._client.for_threads(threads)) is None:
+        """The same model on fewer threads; None where kernels for these cannot be asked for, and where ONNX
+        Runtime runs it after a difference."""
+        if self._executor.fallen_back or (client := self._client.for_threads(threads)) is None:
             return None
         made = Session(
-            self.graph, client=client, threads=threads, example=self._example, try_s=self._try_s,
+            self._forms.graph if self._left_out.simpler else self.graph,
+            client=client, threads=threads, example=self._example, try_s=self._try_s,
             frameworks=self._frameworks, fusions=self._most_fusions, exact=self._exact,
-            check_runs=self._check_runs, _otherwise=self.kernels, _plain=self._plain,
+            check_runs=self._check_runs, _otherwise=self.kernels, _plain=self._plain, _forms=self._forms,
         )  # fmt: skip
         made._own = True
         return made
@@ -418,7 +430,7 @@ class Session(AsOnnxRuntime):
         exactly = self._forms.exactly if self._exact else self._forms.in_float64
         try:
             given = self._example is not None
-            feed = self._example if self._example is not None else self.example()
+            feed = self._example if self._example is not None else self._random_inputs()
             chosen = choose(
                 self.graph, choices, self.place, self._build, feed, self.threads, self._try_s,
                 frameworks=self._kept.rivals(), loading_s=conf().loading_s,
@@ -454,6 +466,14 @@ class Session(AsOnnxRuntime):
             self._given.report(self._client, chosen)
         return chosen.executor
 
+    def _random_inputs(self) -> Mapping[str, np.ndarray]:
+        """Of the whole range where 8-bit products shall be exact that ONNX Runtime may cut off: small numbers
+        would not show it."""
+        feed = self.example()
+        if self._exact and cut_off_products(self.graph) and has_fed_products(self.graph):
+            return checking_inputs(self.graph, feed)[0]
+        return feed
+
     def _unheld(self, reason: str) -> Executor:
         """ONNX Runtime, since nobody can be held against it."""
         log.warning("No plan is tried. %s", reason)
@@ -467,7 +487,7 @@ class Session(AsOnnxRuntime):
             return None
         return HeldRuns(
             self._forms.graph, self.threads, self._check_runs, conf().check_s, exact=self._exact,
-            left=self._leave,
+            is_own=lambda feed: self._executor.is_own(feed), if_open=self._plain.if_open, left=self._leave,
         )  # fmt: skip
 
     def _leave(
@@ -479,9 +499,12 @@ class Session(AsOnnxRuntime):
         self._executor.leave(model, reason)
         self.refused = {**self.refused, said: reason}
         log.warning("%s: %s. ONNX Runtime runs the model from now on.", said, reason)
-        self._leave_out(plan, reason, feed, theirs)
-        if self._given is not None and self._told is not None:
-            self._given.report(self._client, self._told, runs=said_of(self.plan))
+        try:
+            self._leave_out(plan, reason, feed, theirs)
+            if self._given is not None and self._told is not None:
+                self._given.report(self._client, self._told, runs=said_of(self.plan))
+        except Exception:  # the caller's run has its values, whatever fails while blame is found and told
+            log.warning("Who is to blame for it is not known.", exc_info=True)
 
     def _leave_out(
         self, plan: ModelPlan, reason: str, feed: Mapping[str, Any], theirs: Mapping[str, Any]
@@ -503,9 +526,22 @@ class Session(AsOnnxRuntime):
 
     def _build(self, plan: ModelPlan) -> Executor:
         graph = self._given.running if self._given is not None and plan.nhwc else self.graph
+        given = GivenModel(self._forms.graph, self._as_given)
         return Executor(
-            graph, plan, self._kernels.load, threads=self.threads, revoked=self._revoked, exact=self._exact
-        )
+            graph, plan, self._kernels.load, threads=self.threads, revoked=self._revoked, exact=self._exact,
+            given=given,
+        )  # fmt: skip
+
+    def _as_given(self) -> OnnxRuntimeRegion:
+        """The model as the caller gave it, in ONNX Runtime's session for what no plan takes."""
+        graph = self._forms.graph
+        try:
+            opened = self._plain.opened()
+        except CallerError:
+            raise
+        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+            raise LoadError(f"ONNX Runtime does not take the model: {first_line(error)}") from error
+        return OnnxRuntimeRegion.around(opened, graph.input_names, graph.output_names)
 
     def _revoked(self) -> frozenset[str]:
         """What must not run any more, as far as the machine was told; asked for now and then, beside the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,13 +10,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from opatlas.graph.examples import checking_inputs
+from opatlas.graph.examples import checking_inputs, narrower
 from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import held_to, regions
 from opatlas.plan.choosing import Chosen, choose
 from opatlas.plan.executor import Executor
 from opatlas.plan.held_to import HeldTo
+from opatlas.plan.limits import TookTooLong
 from opatlas.plan.making import whole
 from opatlas.plan.plan import ModelPlan
 from tests.opatlas.graph.test_examples import graph_of
@@ -95,7 +97,7 @@ def test_who_is_right_over_all_of_them_takes_part(monkeypatch: pytest.MonkeyPatc
 
 def held(graph: ModelGraph, examples: list[dict[str, np.ndarray]], base: dict[str, np.ndarray]) -> HeldTo:
     default = Executor(graph, whole(graph, *PLACE), lambda by: pytest.fail("none"), threads=1)
-    return HeldTo(default, base, examples)
+    return HeldTo(default, base, examples, limit_s=60.0)
 
 
 class Always:
@@ -117,7 +119,7 @@ def test_an_example_that_onnx_runtime_refuses_is_narrowed() -> None:
     base = {"t": np.ones(4, np.float32), "i": np.zeros(1, np.int64)}
     example = {"t": np.full(4, 5, np.float32), "i": np.array([9])}
     asked = Always(np.array([5], np.float32))
-    assert held(graph, [example], base).why_wrong(asked) == ""  # type: ignore[arg-type]
+    assert held(graph, [example], base).why_wrong(asked, 60.0) == ""  # type: ignore[arg-type]
     assert asked.feeds == [{"t": example["t"], "i": base["i"]}]
 
 
@@ -126,4 +128,51 @@ def test_examples_take_no_longer_than_they_may(monkeypatch: pytest.MonkeyPatch) 
     graph = graph_of([node("Abs", ["x"], ["y"])], {"x": (FLOAT, (2,))}, {})
     base = {"x": np.ones(2, np.float32)}
     wrong = Always(np.zeros(2, np.float32))
-    assert held(graph, [base], base).why_wrong(wrong) == "" and wrong.feeds == []  # type: ignore[arg-type]
+    assert held(graph, [base], base).why_wrong(wrong, 60.0) == "" and wrong.feeds == []  # type: ignore[arg-type]
+
+
+class Endless(Always):
+    """In place of an executor: its run ends once it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(np.zeros(1, np.float32))
+        self.told, self.closed = threading.Event(), threading.Event()
+
+    def run(self, feed: Any) -> list[np.ndarray]:
+        self.told.wait(60.0)
+        return super().run(feed)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_who_does_not_end_over_an_example_is_left_and_closed_once_it_does() -> None:
+    graph = graph_of([node("Abs", ["x"], ["y"])], {"x": (FLOAT, (2,))}, {})
+    base, endless = {"x": np.ones(2, np.float32)}, Endless()
+    with pytest.raises(TookTooLong):
+        held(graph, [base], base).why_wrong(endless, 0.01)  # type: ignore[arg-type]
+    assert not endless.closed.is_set()
+    endless.told.set()
+    assert endless.closed.wait(60.0)
+
+
+class Late(Always):
+    """In place of the default: it is ended over whatever it is given."""
+
+    def run(self, feed: Any, limit_s: float = 0.0) -> list[np.ndarray]:
+        super().run(feed)
+        raise TookTooLong("it did not end")
+
+
+def test_an_example_over_which_the_default_does_not_end_is_left_out_at_once() -> None:
+    base = {"a": np.zeros(1, np.int64), "b": np.zeros(1, np.int64)}
+    late = Late(np.zeros(1))
+    found = HeldTo(late, base, [{name: one + 1 for name, one in base.items()}], 1.0)  # type: ignore[arg-type]
+    assert found.why_wrong(Always(np.ones(1)), 60.0) == "" and len(late.feeds) == 1  # type: ignore[arg-type]
+
+
+def test_what_is_no_array_is_narrowed_as_it_is() -> None:
+    base = {"s": [np.ones(2)], "i": np.zeros(1, np.int64), "f": np.zeros(1)}
+    example = {**base, "i": np.ones(1, np.int64), "f": np.ones(1)}
+    without = {**example, "i": base["i"]}
+    assert list(narrower(example, base)) == [without, {**base, "i": example["i"]}, without]  # type: ignore[arg-type]

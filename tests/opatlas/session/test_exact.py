@@ -15,8 +15,10 @@ import opatlas
 import opatlas.session.session  # before anything of it is replaced
 from opatlas.client import Client
 from opatlas.identity import Setting
+from opatlas.load.onnxruntime_recipe import EXACTNESS
 from opatlas.plan import choosing, regions, saturating, trying
 from opatlas.plan.saturating import cuts_off
+from opatlas.session.recorded import calls_of
 from tests.opatlas.plan.making import wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
 from tests.opatlas.plan.test_saturating import WEIGHTS, product
@@ -60,7 +62,8 @@ def test_others_take_part_where_nothing_is_cut_off(
 ) -> None:
     """On any processor, by saying which it is."""
     monkeypatch.setattr(saturating, "cuts_off", lambda: is_cut)
-    session = make(product("MatMulInteger"), ["openvino"], example={"x": DATA % 2})
+    data = product("MatMulInteger", WEIGHTS if is_cut else WEIGHTS // 2)  # half of them no processor cuts
+    session = make(data, ["openvino"], example={"x": DATA % 2})
     runs = [step.by.framework for step in session.plan.steps]
     assert runs == ["onnxruntime" if is_cut else "openvino"]
     assert bool(session.refused) == is_cut
@@ -117,10 +120,45 @@ def test_where_onnx_runtime_cannot_whoever_computes_exactly_runs_the_model(make:
         assert later.checks is None and (later.run(None, feed)[0] == EXACT).all()
 
 
+def test_without_an_example_the_default_is_tried_over_numbers_that_show_it(make: Any) -> None:
+    session = make(fed(), ["openvino"], exact=True)
+    assert (session.run(None, {"x": DATA, "w": WEIGHTS})[0] == EXACT).all()
+    if cuts_off():
+        assert session.refused["ONNX Runtime"] == trying.DIFFERS_FROM_EXACT
+
+
 def test_where_nobody_computes_exactly_a_session_says_so(make: Any) -> None:
     feed = {"x": DATA, "w": WEIGHTS}
     session = make(fed(), (), exact=True, example=feed)
     assert session.refused == ({"ONNX Runtime": trying.DIFFERS_FROM_EXACT} if cuts_off() else {})
+
+
+@pytest.mark.parametrize("kind", ["no options", "options", "own threads", "asked already"])
+def test_a_session_that_becomes_plain_onnx_runtime_stays_exact(
+    make: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = None if kind == "no options" else ort.SessionOptions()
+    said = []
+    if options is not None:
+        options.add_session_config_entry("session.disable_prepacking", "1")  # what no plan does
+        options.intra_op_num_threads = int(kind == "own threads")
+        if kind == "asked already":
+            options.add_session_config_entry(EXACTNESS, "1")
+        said = list(calls_of(options) or ())
+    monkeypatch.setattr(opatlas.session.session, "read_model", raising)  # for whatever reason
+    session = make(product("MatMulInteger"), exact=True, sess_options=options)
+    assert session.refused and not hasattr(session, "_executor")
+    assert (session.run(None, {"x": DATA})[0] == EXACT).all()
+    session.set_providers(["CPUExecutionProvider"])
+    assert (session.run(None, {"x": DATA})[0] == EXACT).all()
+    if options is not None:
+        assert options.get_session_config_entry(EXACTNESS) == str(int(kind == "asked already"))
+        added = [one for one in calls_of(options) or () if one[0] == "add_session_config_entry"]
+        assert added == said
+
+
+def raising(*given: Any) -> Any:
+    raise RuntimeError("It cannot be read.")
 
 
 def doubling() -> bytes:

@@ -8,6 +8,7 @@ import pytest
 from onnx import helper
 
 import opatlas
+from opatlas.identity import Setting
 from opatlas.session import forms
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.plan.making import assert_same, wanted
@@ -70,3 +71,39 @@ def test_the_model_is_planned_as_it_is_otherwise(
     ) as session:
         assert "BatchNormalization" in types_of(session)
         assert_same(session.run(None, FEED), wanted(data, FEED))
+
+
+def wrongly_simplified(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """The simpler form that models have from now on: one that gives other values, which nobody sees."""
+    other = onnx.load_from_string(normalised())
+    [shift] = [one for one in other.graph.initializer if one.name == "shift"]
+    shift.CopyFrom(onnx.numpy_helper.from_array(np.full(3, 9, np.float32), "shift"))
+    monkeypatch.setattr(forms, "simplified", lambda model, dims: other)
+    monkeypatch.setattr(forms, "is_close", lambda *_: True)
+    return bytes(other.SerializeToString())
+
+
+def test_over_numbers_that_only_onnx_runtime_is_held_to_the_model_runs_as_it_was_given(
+    job: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, other = normalised(), wrongly_simplified(monkeypatch)
+    feed = {"x": FEED["x"].copy()}
+    feed["x"][0, 0, 4, 4] = np.nan
+    with opatlas.Session(data, client=job(), frameworks=(), try_s=0.1, check_runs=0) as session:  # type: ignore[operator]
+        assert_same(session.run(None, FEED), wanted(other, FEED))
+        assert_same(session.run(None, feed), wanted(data, feed))
+        assert session.refused == {}
+
+
+def test_on_engines_of_fewer_threads_too_a_simpler_form_is_held_against_the_given_model(
+    job: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, _ = normalised(), wrongly_simplified(monkeypatch)
+    engines, client = opatlas.Engines(2, threads=1), job(setting=Setting(threads=2))  # type: ignore[operator]
+    with opatlas.Session(data, client=client, frameworks=(), try_s=0.1, check_runs=1) as session:
+        session.share(engines, "one")
+        instead = session._sharing.instead
+        assert instead is not None and instead._forms is session._forms
+        assert_same(session.run(None, FEED), wanted(data, FEED))
+        assert instead._left_out.simpler and "in a simpler form" in next(iter(instead.refused))
+    engines.close()

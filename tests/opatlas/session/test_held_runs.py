@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +21,7 @@ from opatlas.client import Client
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity import Setting
 from opatlas.plan import choosing, regions
-from opatlas.plan.executor import ModelFailed
+from opatlas.plan.guard import InputGuard
 from opatlas.session import forms, held_runs
 from tests.configuring import configured
 from tests.opatlas.plan.making import assert_same, wanted
@@ -147,17 +149,24 @@ def test_threads_that_run_at_once_get_right_values_after_the_difference(make: An
             assert_same(made, expected)
 
 
-def test_inputs_that_onnx_runtime_refuses_are_refused(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_inputs_that_onnx_runtime_refuses_are_refused(
+    make: Any, monkeypatch: pytest.MonkeyPatch, is_seen: bool
+) -> None:
+    """Also where nobody sees before what is wrong in them."""
+
     class Clips(stand_ins.WrongBeyond):
         def run(self, inputs: Any) -> Any:
-            return super().run([np.clip(one, 0, 3) for one in inputs])
+            return super().run([np.clip(one, -4, 3) for one in inputs])
 
     monkeypatch.setattr(stand_ins, "WrongBeyond", Clips)
+    if not is_seen:
+        monkeypatch.setattr(InputGuard, "needs_default", lambda *given: False)
     session = make(picking())
     assert runs_by(session) == ["openvino"]
-    with pytest.raises(ModelFailed, match="indices element out of data bounds"):
+    with pytest.raises(Exception, match="indices element out of data bounds"):
         session.run(None, {"x": np.array([0, 9])})
-    assert runs_by(session) == ["onnxruntime"]
+    assert runs_by(session) == ["openvino" if is_seen else "onnxruntime"]
 
 
 @pytest.mark.parametrize("off", ["argument", "variable"])
@@ -248,3 +257,100 @@ def test_what_onnx_runtime_has_of_random_numbers_beside_onnx_is_known(kind: str)
     made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     made.ir_version = 8
     assert ModelGraph(made.SerializeToString()).is_random
+
+
+def test_what_onnx_runtime_has_open_for_other_runs_is_held_against(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make(summing())
+    monkeypatch.setattr(held_runs, "open_session", lambda *given: pytest.fail("a second one is opened"))
+    endless = np.full((3, 4), np.inf, np.float32)
+    assert_same(session.run(None, {"x": endless}), wanted(summing(), {"x": endless}))
+    assert_same(session.run(None, {"x": LARGE}), wanted(summing(), {"x": LARGE}))
+    assert runs_by(session) == ["onnxruntime"] and session.checks.schedule.held == 1
+
+
+def test_an_example_of_lists_refuses_nobody(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stand_ins, "BEYOND", np.inf)
+    session = make(picking(), example={"x": [0, 1]})
+    assert runs_by(session) == ["openvino"] and session.refused == {}
+
+
+def test_a_bound_run_on_engines_of_fewer_threads_is_held(tmp_path: Path) -> None:
+    engines = opatlas.Engines(2, threads=1)
+    with Client(offline=True, cache=tmp_path, setting=Setting(threads=2)) as client:
+        session = opatlas.Session(summing(), client=client, frameworks=["openvino"], try_s=0.0)
+        session.share(engines, "one")
+        instead = session._sharing.instead
+        assert instead is not None and runs_by(session) == ["openvino"]
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", LARGE)
+        binding.bind_output("y")
+        session.run_with_iobinding(binding)
+        assert_same(binding.copy_outputs_to_cpu(), wanted(summing(), {"x": LARGE})[:1])
+        assert runs_by(session) == ["onnxruntime"] and instead._held is None
+        session.share(None)
+        assert_same(session.run(None, {"x": LARGE}), wanted(summing(), {"x": LARGE}))
+        assert session._on_threads(1) is None  # after a difference ONNX Runtime runs it on any threads
+        session.close()
+    engines.close()
+
+
+def test_whatever_fails_while_blame_is_found_the_run_gives_onnx_runtimes_values(
+    make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*given: Any) -> Any:
+        raise RuntimeError("Nobody can be blamed.")
+
+    monkeypatch.setattr(opatlas.session.session, "blamed_kernels", broken)
+    session = make(summing())
+    assert_same(session.run(None, {"x": LARGE}), wanted(summing(), {"x": LARGE}))
+    assert runs_by(session) == ["onnxruntime"]
+    assert "Who is to blame for it is not known." in [one.message for one in caplog.records]
+
+
+def test_runs_that_are_onnx_runtimes_anyway_use_up_nothing(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make(summing(), check_runs=2)
+    copies = []
+    monkeypatch.setattr(held_runs, "_own", lambda value: copies.append(value) or np.array(value))
+    endless = np.full((3, 4), np.inf, np.float32)
+    for other in (endless, endless, SMALL[:2], SMALL.astype(np.float64)):
+        with contextlib.suppress(Exception):  # what ONNX Runtime refuses
+            session.run(None, {"x": other})
+    assert session.checks.schedule.runs == session.checks.schedule.held == len(copies) == 0
+    assert_same(session.run(None, {"x": LARGE}), wanted(summing(), {"x": LARGE}))
+    assert runs_by(session) == ["onnxruntime"]
+
+
+def test_deadlines_that_onnx_runtime_does_not_keep_are_not_used_up_for_ever(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, limits = make(summing()), list[float]()
+
+    def late(theirs: Any, names: Any, feed: Any, limit_s: float) -> Any:
+        limits.append(limit_s)
+        time.sleep(0.05)
+        raise held_runs.TookTooLong("ONNX Runtime did not end")
+
+    monkeypatch.setattr(held_runs, "run_within", late)
+    made = {"y": SMALL, "z": SMALL}
+    for _ in range(3):
+        assert session.checks.run({"x": SMALL}, lambda: made, 5.0) is made
+    assert len(limits) == 1 and 0 < limits[0] < 5.0 and session.checks.over == ""
+
+
+def test_checks_that_are_closed_while_they_open_onnx_runtime_keep_none_of_it(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, opened = make(summing()), held_runs.open_session
+
+    def closing(*given: Any) -> Any:
+        made = opened(*given)
+        session.checks.close()
+        return made
+
+    monkeypatch.setattr(held_runs, "open_session", closing)
+    session.run(None, {"x": SMALL})
+    assert session.checks._session is None and session.checks.over == "the session was closed"

@@ -22,6 +22,16 @@ def test_the_first_second_fourth_and_eighth_run_are_held_where_that_costs_little
     assert found == [1, 2, 4, 8] and schedule.is_over
 
 
+def test_what_onnx_runtime_did_not_end_in_the_time_of_its_caller_is_charged() -> None:
+    schedule = HeldSchedule(4)
+    schedule.ran(1.0)
+    schedule.gave_up(1.0)
+    assert not schedule.is_due and schedule.held == 0
+    for _ in range(3):
+        schedule.ran(1.0)
+    assert schedule.is_due
+
+
 def test_where_it_costs_more_later_ones_are_held_within_a_share_of_the_time() -> None:
     found, schedule = held_of(5, 100, run_s=1.0, held_s=2.0)
     assert found[:2] == [1, 2] and len(found) == 5 and found[2] > 4

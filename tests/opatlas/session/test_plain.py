@@ -288,6 +288,19 @@ def test_other_providers_later_make_it_onnx_runtimes_from_then_on(make: Any) -> 
 # ---- single runs and calls ---------------------------------------------------------------------------
 
 
+def test_a_binding_made_before_goes_on_in_onnx_runtime(make: Any) -> None:
+    session = make(product())
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X)
+    session.set_providers(["CPUExecutionProvider"], [{"use_arena": "1"}])
+    binding.bind_output("y", "cuda")  # what no plan takes is asked of ONNX Runtime at once
+    binding.clear_binding_outputs()
+    binding.bind_output("y")
+    assert binding.get_outputs() is not None  # before there was a run
+    session.run_with_iobinding(binding)
+    assert_same(binding.copy_outputs_to_cpu(), [np.maximum(X @ W, 0)])
+
+
 def adapter(folder: Path) -> Any:
     made = ort.AdapterFormat()
     made.set_adapter_version(1)
