@@ -28,32 +28,29 @@ def client_address(request: HttpRequest) -> str:
 def address_in(meta: Mapping[str, Any]) -> str:
     """The client's address. With OPATLAS_PROXIES=n it is what the outermost of n trusted proxies saw, the
     n-th from the right of OPATLAS_PROXY_HEADER; without, headers are not believed."""
-    seen = _seen_by_proxies(meta)
-    return (str(meta.get("REMOTE_ADDR") or "") if seen is None else seen["for"])[:64]
+    return (_seen_by_proxies(meta).get("for") or str(meta.get("REMOTE_ADDR") or ""))[:64]
 
 
 def scheme_in(meta: Mapping[str, Any]) -> str:
     """``https`` where the client spoke it, to the outermost trusted proxy or to the web server itself."""
-    seen = _seen_by_proxies(meta) or {}
-    return seen.get("proto") or str(meta.get("wsgi.url_scheme", "http"))
+    return _seen_by_proxies(meta).get("proto") or str(meta.get("wsgi.url_scheme", "http"))
 
 
-def _seen_by_proxies(meta: Mapping[str, Any]) -> dict[str, str] | None:
-    """What the outermost trusted proxy says: ``for`` and ``proto``, "" what it does not; None where the
-    request did not come by all of them. No hop of a proxy has a comma in it: whatever a client wrote, and
-    left open, ends before the last of them."""
+def _seen_by_proxies(meta: Mapping[str, Any]) -> dict[str, str]:
+    """What the outermost trusted proxy says: ``for`` and ``proto``; nothing where the request did not come by
+    all of them. No hop of a proxy has a comma in it: whatever a client wrote, and left open, ends before the
+    last of them."""
     given = conf()
     if given.proxies < 1 or not given.proxy_header:
-        return None
+        return {}
     is_standard = given.proxy_header == "Forwarded"
     text = meta.get("HTTP_FORWARDED" if is_standard else "HTTP_X_FORWARDED_FOR", "")
     hops = [hop for one in text.split(",") if (hop := one.strip())]
-    if len(hops) < given.proxies:
-        return None
+    nearest = hops[-given.proxies] if len(hops) >= given.proxies else ""
     if is_standard:
-        return _parameters(hops[-given.proxies])
+        return _parameters(nearest) if nearest else {}
     proto = str(meta.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower()
-    return {"for": hops[-given.proxies], "proto": proto if proto in _SCHEMES else ""}
+    return {"for": nearest, "proto": proto if proto in _SCHEMES else ""}
 
 
 def _parameters(hop: str) -> dict[str, str]:
