@@ -85,16 +85,7 @@ def test_behind_granian_no_name_that_folds_to_the_same_variable_counts(tmp_path:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "granian",
-        "--interface",
-        "wsgi",
-        "--port",
-        str(port),
-        "seen:application",
-    ]
+    command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
     environment |= {"OPATLAS_PROXIES": "1", "OPATLAS_PROXY_HEADER": "Forwarded"}
     server = subprocess.Popen(
