@@ -75,7 +75,7 @@ class PythonLikeLexer(RegexLexer):
     """Python, TVMScript, Triton."""
 
     name = "python"
-    tokens: ClassVar[Any] = _rules(list(keyword.kwlist), _HASH)
+    tokens: ClassVar[Any] = _rules(list(keyword.kwlist), [*_HASH, (r"@[\w.]*", Name.Decorator)])
 
 
 class AssemblyLikeLexer(RegexLexer):

@@ -250,6 +250,15 @@ def written_by_tests(typed: Typed, command: str) -> None:
     assert PAGE.read_text() == page()
 
 
+def semantics_made(typed: Typed, command: str) -> None:
+    """It asks every framework, for an hour: that its page is what its table says is compared here."""
+    from opatlas.plan.semantics.table import known_table
+    from tests.opatlas.plan.semantics import made, page
+
+    assert command.split()[-1] == made.__name__
+    assert made.PAGE.read_text() == page.page(known_table())
+
+
 def extra(typed: Typed, command: str) -> None:
     """Nothing is installed again: the extra is there, and what it asks for."""
     [name] = re.findall(r"opatlas\[(\w+)\]", command)
@@ -327,6 +336,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "python -m opatlas.session.surface": printed_page,
     "python -m opatlas.session.surface > docs/onnxruntime.md": printed_page,
     "python -m tests.hostile.cheats.document": written_by_tests,
+    "python -m tests.opatlas.plan.semantics.made": semantics_made,
 }
 """How a command is run; the function says where it is not run as printed."""
 

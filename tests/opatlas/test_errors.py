@@ -45,10 +45,10 @@ def test_a_librarys_line_is_told_without_its_codes_and_sources() -> None:
         ("see https://opatlas.example/docs/a/b", "see https://opatlas.example/docs/a/b"),
         ("3/4 of 1/2 and/or GB/s", "3/4 of 1/2 and/or GB/s"),
         ("in /usr/lib/", "in …"),
-        ("error:/work/main/x.py bad", "error:x.py bad"),
-        ("g++ -I/work/main/include '-L/usr/lib/x' -isystem/usr/inc/c", "g++ -Iinclude '-Lx' -isystemc"),
-        ("-I/work/main/include", "-Iinclude"),
-        ("in /work/main:/usr/lib/x", "in main:x"),
+        ("error:/srv/app/x.py bad", "error:x.py bad"),
+        ("g++ -I/srv/app/include '-L/usr/lib/x' -isystem/usr/inc/c", "g++ -Iinclude '-Lx' -isystemc"),
+        ("-I/srv/app/include", "-Iinclude"),
+        ("in /srv/app:/usr/lib/x", "in app:x"),
     ],
 )
 def test_files_are_told_by_name(said: str, told: str) -> None:
