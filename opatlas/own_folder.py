@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-_ADVICE = "name a folder of your own (OPATLAS_CACHE, chmod go-w)"
+_ADVICE = "name one of your own (OPATLAS_CACHE, chmod go-w)"
 
 
 def own_folder(path: Path) -> None:

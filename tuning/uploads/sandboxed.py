@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog import failpoints
-from opatlas.errors import CallerError
+from opatlas.errors import CallerError, OpatlasError
 from tuning.conf import conf
 from tuning.graph.apart_main import NO_ROOM
 from tuning.measure import procfs
@@ -34,7 +34,7 @@ class UploadRefused(CallerError):
     """An upload that cannot be taken apart: says why, in one sentence."""
 
 
-class ApartFailed(Exception):
+class ApartFailed(OpatlasError):
     """What takes uploads apart came to no end, and not by what was uploaded: it is tried again."""
 
 

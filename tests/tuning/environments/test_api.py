@@ -96,7 +96,7 @@ def test_all_or_some_of_a_worker(api: Any, two_workers: Any) -> None:
         ({"worker": "new", "routes": ["slow"]}, 400, "does not bring slow"),
         ({"worker": "new", "routes": []}, 400, "at least 1"),
         ({"target": "t1:" + "0" * 64, "route": "quick", "environment": NEW}, 404, "not known"),
-        ({"target": "here", "route": "quick", "environment": NEW}, 400, "does not match"),
+        ({"target": "there", "route": "quick", "environment": NEW}, 400, "does not match"),
     ],
 )
 def test_what_cannot_be_declared(api: Any, two_workers: Any, document: Any, status: int, said: str) -> None:
