@@ -46,7 +46,7 @@ def operators(name: str) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
 
     def listed(module: Any, inputs: Any) -> Any:
-        aten = AtenGraph(module, inputs)
+        aten = AtenGraph(module, inputs, frozenset())
         times = times_in_place(aten)
         for node in aten.calls:
             read = read_node(node, ())
