@@ -62,7 +62,7 @@ def test_the_wheel_has_the_sources_that_loading_compiles_and_types_and_works_by_
     sources = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "opatlas").rglob("*")
-        if path.suffix in (".py", ".c", ".h")
+        if path.suffix in (".py", ".c", ".h", ".json")
     }
     assert {name for name in packed if name.startswith("opatlas/")} == {*sources, "opatlas/py.typed"}
     assert {"opatlas/load/pool.c", "opatlas/load/opatlas_abi.h"} <= sources
