@@ -25,7 +25,7 @@ from tuning.conf import conf as tuning_conf
 BASE_DIR = Path(__file__).resolve().parent.parent
 # All of it is read here, so that a wrong value is told at once and not when it is first needed.
 _CONF, _HOME, _BROKER_URL, _ = conf(), catalog_conf().home, tuning_conf().broker_url, opatlas_conf()
-_HOME.mkdir(parents=True, exist_ok=True)
+_HOME.mkdir(mode=0o700, parents=True, exist_ok=True)
 if catalog_conf().proxies and not catalog_conf().proxy_header:
     # None by default: one that the proxies do not write is a client's own.
     raise Misconfigured(

@@ -124,8 +124,8 @@ def test_secrets_are_not_shown() -> None:
     assert "hunter2" not in repr(read(Some, {"OPATLAS_CODE": "hunter2"}))
 
 
-def test_commands_say_it_and_do_nothing() -> None:
-    environment = {"OPATLAS_LEASE_S": "ten", "PATH": ""}
+def test_commands_say_it_and_do_nothing(tmp_path: Path) -> None:
+    environment = {"OPATLAS_LEASE_S": "ten", "PATH": "", "OPATLAS_HOME": str(tmp_path / "home")}
     done = subprocess.run(
         [sys.executable, "manage.py", "check"], cwd=ROOT, env=environment, capture_output=True, text=True
     )

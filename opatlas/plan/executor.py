@@ -45,7 +45,7 @@ class UnexpectedInputs(CallerError):
 
 
 @dataclass(frozen=True)
-class GivenModel:
+class ModelAsGiven:
     """The model as a caller gave it, of which an executor may run another form: its graph, and what has it
     loaded in ONNX Runtime. Raises :class:`opatlas.errors.LoadError`."""
 
@@ -114,7 +114,7 @@ class Executor:
         revoked: Callable[[], Set[str]] = frozenset,
         device: StreamDevice | None = None,
         exact: bool = False,
-        given: GivenModel | None = None,
+        given: ModelAsGiven | None = None,
     ) -> None:
         self.graph, self.plan, self._as_given = graph, plan, given
         self._is_other_form = given is not None and given.graph is not graph.unlaid

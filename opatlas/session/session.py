@@ -24,7 +24,7 @@ from opatlas.identity.place.setting import Setting, default_setting
 from opatlas.plan.choosing import Chosen, choose
 from opatlas.plan.engines import Engines
 from opatlas.plan.exactness import MOST_ERROR
-from opatlas.plan.executor import Executor, GivenModel
+from opatlas.plan.executor import Executor, ModelAsGiven
 from opatlas.plan.limits import TookTooLong
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.making import whole
@@ -526,7 +526,7 @@ class Session(AsOnnxRuntime):
 
     def _build(self, plan: ModelPlan) -> Executor:
         graph = self._given.running if self._given is not None and plan.nhwc else self.graph
-        given = GivenModel(self._forms.graph, self._as_given)
+        given = ModelAsGiven(self._forms.graph, self._as_given)
         return Executor(
             graph, plan, self._kernels.load, threads=self.threads, revoked=self._revoked, exact=self._exact,
             given=given,
