@@ -24,6 +24,7 @@ from tests.times import Times
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.umask(0o077)  # as the service's own processes run
     settings.register_profile("opatlas", deadline=None)  # how long an example takes is the host's business
     settings.load_profile("opatlas")
     os.environ.setdefault("OPATLAS_FRAMEWORKS", "none")  # a test that tries frameworks names them …

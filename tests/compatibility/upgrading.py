@@ -47,14 +47,21 @@ def tree_before(folder: Path) -> Path:
     """This tree as it was before its newest migration, unpacked below ``folder``; raises MissingProgram."""
     if shutil.which("git") is None:
         raise MissingProgram("git, which has the version before")
-    # Of what came to the main line: a branch's own versions of a migration are nobody's database.
-    added = ("log", "-1", "--first-parent", "-m", "--diff-filter=A", "--format=%H^")
-    commit = git(*added, "--", "*/migrations/0*.py").decode().strip()
-    if not commit or not git("rev-parse", "--verify", "--quiet", commit):
+    known = migrations("HEAD")
+    # Of what came to the main line, a merge as one; a branch's own versions of a migration, which were named
+    # anew before they were landed, are nobody's database.
+    changed = git("log", "--first-parent", "-m", "--format=%H^", "--", "*/migrations/0*.py").decode().split()
+    commit = next((one for one in changed if migrations(one) < known), "")
+    if not commit or not migrations(commit):
         raise MissingProgram("the history of this tree, which has the version before")
     with tarfile.open(fileobj=io.BytesIO(git("archive", commit))) as packed:
         packed.extractall(folder / "before", filter="data")
     return folder / "before"
+
+
+def migrations(commit: str) -> set[str]:
+    paths = git("ls-tree", "-r", "--name-only", commit).decode().splitlines()
+    return {path for path in paths if "/migrations/0" in path}
 
 
 def git(*arguments: str) -> bytes:

@@ -30,7 +30,8 @@ def service(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Ite
 def job_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An empty environment with the wheel in it, made as the README says."""
     tree = copy_tree(tmp_path_factory.mktemp("job") / "tree")
-    (tree / ".venv" / "dev.stamp").touch()
+    for stamp in ("opatlas", "dev"):  # in this order: the second is made anew where the first is newer
+        (tree / ".venv" / f"{stamp}.stamp").touch()
     [text] = [block.text for block in blocks() if "pip install dist/" in block.text]
     # Bytecode of what ONNX Runtime brings and the example never imports would take longer than the rest.
     run(["bash", "-euo", "pipefail", "-c", text], tree, timeout_s=280, PIP_NO_COMPILE="1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from tuning.conf import conf
 from tuning.graph.apart_main import NO_ROOM
 from tuning.measure import procfs
 from tuning.measure.sandbox.walls import SHOWN_INSIDE, Walls, standing
+
+logger = logging.getLogger(__name__)
 
 ANSWER_BYTES = 64 << 20
 PROCESSES = 64
@@ -70,6 +73,8 @@ def take_apart(
             raise ApartFailed("Its answer found no room.")
         if ended == -signal.SIGKILL and not for_memory:
             raise ApartFailed("It was killed from outside, as by a machine without memory.")
+        said = (folder / "log").read_bytes()[-2000:].decode(errors="replace").strip()
+        logger.warning("What takes an upload apart ended with %d: %s", ended, said or "nothing said")
         raise UploadRefused(_why(ended))
     found: dict[str, Any] = json.loads(answer.read_bytes())
     if "refused" in found:

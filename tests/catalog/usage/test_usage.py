@@ -10,7 +10,7 @@ from catalog.conf import conf, journal_folder
 from catalog.errors import JournalError
 from catalog.file_lock import only_one
 from catalog.models import JobOperator, JournalSegment, LookupTally, StepFailure, Usage
-from catalog.usage import journal, usage_rows
+from catalog.usage import draining, journal, usage_rows
 from catalog.usage.draining import (
     KEPT,
     OF_LINES,
@@ -35,6 +35,20 @@ def lines():
 def due_now():
     """As if what is held back had waited."""
     StepFailure.objects.exclude(due_at=None).update(due_at=timezone.now())
+
+
+@pytest.fixture
+def broken(organisation, monkeypatch):
+    """A line that can be read, and that no database takes."""
+    line = {"at": 1.7e9, "org": organisation.pk, "job": "broken", "hits": [], "misses": [[1, 1.0]]}
+
+    def refuse(lines, jobs):
+        if any(one.job == "broken" for one in lines):
+            raise OverflowError("too large")
+        usage_rows.count(lines, jobs)
+
+    monkeypatch.setattr(draining, "count", refuse)
+    return line
 
 
 def totals():
@@ -137,10 +151,11 @@ def test_a_transaction_that_fails_is_done_again_in_full(ask, put, monkeypatch):
     assert totals()[0] == 2
 
 
-def test_a_line_that_cannot_be_saved_is_kept_aside_once_it_has_failed_thrice(transactional_db, ask, put):
+def test_a_line_that_cannot_be_saved_is_kept_aside_once_it_has_failed_thrice(
+    transactional_db, ask, put, broken
+):
     put(64, "eager", 1.0)
     ask(64, job="before")
-    broken = {"at": 1.7e9, "org": 1 << 70, "job": "x", "hits": [], "misses": [[1, 1.0]]}
     journal.append(broken)
     journal.append_line(b"no JSON at all")
     ask(64, job="after")
@@ -159,11 +174,11 @@ def test_a_line_that_cannot_be_saved_is_kept_aside_once_it_has_failed_thrice(tra
 
 
 def test_several_lines_that_cannot_be_saved_hold_their_segment_up_for_no_longer_each(
-    transactional_db, ask, put
+    transactional_db, ask, put, broken
 ):
     put(64, "eager", 1.0)
     for _ in range(3):
-        journal.append({"at": 1.7e9, "org": 1 << 70, "job": "x", "hits": [], "misses": [[1, 1.0]]})
+        journal.append(broken)
     ask(64, job="after")
     waits = []
     while not Usage.objects.exists() and len(waits) < 20:

@@ -134,7 +134,9 @@ cpu_device.DRAINING_S = {LONG_S}
 device, ran = cpu_device.CpuDevice(), []
 def interrupt():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-    time.sleep(0.2)
+    while not device.is_lost:  # set while the interrupted wait is being ended
+        time.sleep(0.001)
+    time.sleep(0.05)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     device.stream(0).launch(interrupt)

@@ -98,7 +98,6 @@ class Zygote:
         for folder in (self.folder, self._staging):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            folder.chmod(0o755)  # another user may run inside
         try:
             gpu = self.device.gpu if self.device else None
             self._walls = Walls(self.tier, self.name, self.folder, self.readable, self.cache, gpu)

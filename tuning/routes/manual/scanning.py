@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     | (?P<raw> (?:u8|[uUL])?R" )
     | (?P<literal> (?:u8|[uUL])?(?: "(?:\\[^\n]|[^"\\\n])*" | '(?:\\[^\n]|[^'\\\n])*' ) )
     | (?P<open_literal> ["'] )
-    | (?P<literal_at_number> \.?[0-9](?:'?[0-9A-Za-z_.])*["'] )
+    | (?P<literal_at_number> \.?[0-9](?:'?[0-9A-Za-z_.])*+["'] )
     | (?P<number> \.?[0-9](?:'?[0-9A-Za-z_.])* )
     | (?P<word> [A-Za-z_][0-9A-Za-z_]* )
     | (?P<unclear> [$@`] | [^\x00-\x7f] )
