@@ -226,26 +226,36 @@ def test_a_structure_that_contradicts_its_operators_has_no_layouts(
         assert answer.status_code in (200, 201), answer.json()
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize("passes", [PASSES, ["kernels", "fusion", "layout"]])
-def test_planning_two_thousand_operators_takes_two_seconds_at_most(
+def test_planning_takes_as_many_times_longer_as_there_are_more_operators(
     passes: list[str], given: Model, known: None, publish: Any
 ) -> None:
-    """Of a processor, when all costs are known; what is fused is made of a few operators again and again."""
+    """When all costs are known; what is fused is made of a few operators again and again."""
     publish(form(0), "tvm", 4.0)
     publish(form(1), "tvm", 2.0)
     for nodes in ((0, 1), (1, 2), (0, 1, 2)):
         publish(as_one(*nodes), "tvm", 0.8)
         publish(form(*nodes), "tvm", 1.25)
+
+    def took(convolutions: int) -> float:
+        structure = _chain(convolutions)
+        start = time.thread_time()
+        found = planning.make_plan(structure, given.target, given.setting, given.organisation, passes)
+        seconds = time.thread_time() - start
+        assert found.plan.nhwc.nodes == 2 * convolutions - 1
+        assert any(len(unit) == 3 for unit in found.plan.nhwc.units) == ("fusion" in passes)
+        return seconds
+
+    took(20)  # what is imported first
+    few = min(took(100) for _ in range(2))
+    assert took(1000) < 25 * few, "ten times as many; what goes over pairs of them takes a hundred times"
+
+
+def _chain(convolutions: int) -> Any:
     nodes = [helper.make_node("Conv", ["v0", "w"], ["v1"], pads=[1, 1, 1, 1])]
-    for at in range(1, 1000):
+    for at in range(1, convolutions):
         nodes.append(helper.make_node("Relu", [f"v{at}"], [f"r{at}"]))
         nodes.append(helper.make_node("Conv", [f"r{at}", "w"], [f"v{at + 1}"], pads=[1, 1, 1, 1]))
-    weight = np.ones((8, 8, 3, 3), np.float32)
-    made = making.model(nodes, {"v0": SHAPE}, ["v1000"], {"w": weight})
+    made = making.model(nodes, {"v0": SHAPE}, [f"v{convolutions}"], {"w": np.ones((8, 8, 3, 3), np.float32)})
     made.ir_version = 10
-    structure = structure_of(ModelGraph(made.SerializeToString()))
-    start = time.thread_time()
-    found = planning.make_plan(structure, given.target, given.setting, given.organisation, passes)
-    assert time.thread_time() - start < 2 and found.plan.nhwc.nodes == 1999
-    assert any(len(unit) == 3 for unit in found.plan.nhwc.units) == ("fusion" in passes)
+    return structure_of(ModelGraph(made.SerializeToString()))
