@@ -120,7 +120,9 @@ def test_garbage_ends_its_own_connection_alone(web: Stack) -> None:
         with opened(web, b"") as connection:
             try:
                 connection.sendall(text)
-                connection.shutdown(socket.SHUT_WR)  # else a body that never ends is waited for, as others are
+                connection.shutdown(
+                    socket.SHUT_WR
+                )  # else a body that never ends is waited for, as others are
             except OSError:
                 continue  # it has been refused before all of it was sent
             said = answer(connection)

@@ -45,6 +45,7 @@ class CompiledKernel:
     ) -> None:
         self.operator, self.recipe, self.device = operator, recipe, device
         self._compiled: Callable[..., tuple[torch.Tensor, ...]] | None = None
+        self._constants: list[torch.Tensor] = []
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
         check_arrays(self.operator, self.operator.constant_inputs, constants)
@@ -52,6 +53,7 @@ class CompiledKernel:
         if self.device is not None:
             known = {number: tensor.to(self.device) for number, tensor in known.items()}
             allow_tf32(bool(self.recipe.get("tf32")))
+        self._constants = list(known.values())
         _ready()
         torch.set_num_threads(int(self.recipe["threads"]))
         try:
@@ -72,7 +74,8 @@ class CompiledKernel:
         check_arrays(self.operator, self.operator.runtime_inputs, inputs)
         tensors = {number: to_tensor(array) for number, array in inputs.items()}
         run = self._run(tensors)
-        return TorchBound(self.operator, with_threads(int(self.recipe["threads"]), run), tensors)
+        given = [*tensors.values(), *self._constants]
+        return TorchBound(self.operator, with_threads(int(self.recipe["threads"]), run), given)
 
     def _run(self, tensors: Mapping[int, torch.Tensor]) -> Callable[[], Any]:
         """A run on these inputs."""
@@ -86,7 +89,7 @@ class CompiledKernel:
         return without_gradients(lambda: list(compiled(*arguments)))
 
     def close(self) -> None:
-        self._compiled = None
+        self._compiled, self._constants = None, []
 
 
 class DeviceCompiledKernel(CompiledKernel):
@@ -96,7 +99,8 @@ class DeviceCompiledKernel(CompiledKernel):
         assert self.device is not None
         brought = bring(self.operator, inputs, self.device)
         run = self._run({number: one.tensor for number, one in brought.items()})
-        return bound_there(self.operator, self.device, {"tf32": self.recipe.get("tf32")}, run, brought)
+        how = {"tf32": self.recipe.get("tf32")}
+        return bound_there(self.operator, self.device, how, run, brought, constants=self._constants)
 
 
 def without_gradients(call: Callable[[], Any]) -> Callable[[], Any]:

@@ -112,8 +112,16 @@ class DevicePackageKernel(ComputesOnDevice):
             arguments = [brought[number].tensor for number in self.operator.runtime_inputs]
             allow_tf32(self.built_for.tf32)
             how = asdict(self.built_for)
+            constants = list(self._constants.values())
             return bound_there(
-                self.operator, self.device, how, lambda: list(run(arguments)), brought, outputs, stream
+                self.operator,
+                self.device,
+                how,
+                lambda: list(run(arguments)),
+                brought,
+                outputs,
+                stream,
+                constants,
             )
 
     def close(self) -> None:

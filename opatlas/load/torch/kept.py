@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from opatlas.load.torch.graph import Kept
 from opatlas.load.torch.ops.elementwise import PLAIN
 from opatlas.load.torch.ops.names import KEPT
+from opatlas.load.torch.ops.normalisation import is_mixed
 from opatlas.load.torch.ops.site import TorchSite, is_hard_sigmoid, plain
 from opatlas.load.torch.ops.windows import read_window
 
@@ -218,6 +219,8 @@ def _average_pool(site: TorchSite) -> Into | None:
 
 
 def _batch_norm(site: TorchSite) -> Into | None:
+    if is_mixed(site):
+        return None
     epsilon = site.number("epsilon")
     if not site.flag("training_mode"):
 

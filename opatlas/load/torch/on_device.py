@@ -78,7 +78,9 @@ class DeviceTorchKernel(ComputesOnDevice, TorchKernel):
         with torch.inference_mode(), in_stream(self.device, stream):
             brought = bring(self.operator, inputs, self.device)
             call = plan.bind({number: one.tensor for number, one in brought.items()})
-            return bound_there(self.operator, self.device, self.recipe, call, brought, outputs, stream)
+            return bound_there(
+                self.operator, self.device, self.recipe, call, brought, outputs, stream, self._constants
+            )
 
     def _constant(self, array: np.ndarray) -> torch.Tensor:
         return to_tensor(array).clone().to(self.device)
@@ -105,6 +107,7 @@ def bound_there(
     inputs: Mapping[int, DeviceInput],
     outputs: Sequence[Any] | None = None,
     stream: int | None = None,
+    constants: Sequence[torch.Tensor] = (),
 ) -> DeviceTorchBound:
     """``how`` says ``tf32`` and ``graphs``: with these the launches of ``call`` are captured now."""
     tf32, graphs = bool(how.get("tf32")), bool(how.get("graphs"))
@@ -114,7 +117,9 @@ def bound_there(
         allow_tf32(tf32)
         call = captured(call, device)
     kept = graphs or outputs is not None
-    return DeviceTorchBound(operator, device, tf32, call, inputs, kept=kept, stream=stream)
+    return DeviceTorchBound(
+        operator, device, tf32, call, inputs, kept=kept, stream=stream, constants=constants
+    )
 
 
 def in_stream(device: torch.device, stream: int | None) -> AbstractContextManager[Any]:
@@ -270,8 +275,9 @@ class DeviceTorchBound(TorchBound):
         *,
         kept: bool = False,
         stream: int | None = None,
+        constants: Sequence[torch.Tensor] = (),
     ) -> None:
-        super().__init__(operator, call, {number: one.tensor for number, one in inputs.items()})
+        super().__init__(operator, call, [*(one.tensor for one in inputs.values()), *constants])
         self._device = device
         self._tf32 = tf32
         self._kept, self._stream = kept, stream
@@ -338,15 +344,15 @@ class DeviceTorchBound(TorchBound):
 
     def fresh_outputs(self, make: Callable[[Value], Any]) -> list[torch.Tensor]:
         """Outputs of the latest call, the caller's own: copies where the next call would overwrite them, or
-        where they are an input's memory. Nothing is made by ``make``: a call has made them."""
+        where they are memory of an input or a constant. Nothing is made by ``make``: calls make them."""
         with in_stream(self._device, self._stream):
             return [
-                tensor.clone() if self._kept or self._is_an_input(tensor) else tensor
+                tensor.clone() if self._kept or self._is_given(tensor) else tensor
                 for tensor in self._results()
             ]
 
-    def _is_an_input(self, tensor: torch.Tensor) -> bool:
-        return tensor.untyped_storage().data_ptr() in self._inputs
+    def _is_given(self, tensor: torch.Tensor) -> bool:
+        return tensor.untyped_storage().data_ptr() in self._given
 
     def _on_host(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
         """Where the output goes on the host, laid out as it is if it has no gaps."""
@@ -368,7 +374,7 @@ class DeviceTorchBound(TorchBound):
     @torch.inference_mode()
     def poison(self) -> None:
         for tensor, value in zip(self._result or (), self._values, strict=False):
-            if not self._is_an_input(tensor) and tensor.numel():
+            if not self._is_given(tensor) and tensor.numel():
                 array = to_array(tensor.new_empty((), device="cpu"), value.dtype)
                 array[...] = extreme(array.dtype)
                 tensor.copy_(to_tensor(array))

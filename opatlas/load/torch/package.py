@@ -133,7 +133,8 @@ class PackageKernel:
             tensors = {number: to_tensor(array).view_as(to_tensor(array)) for number, array in inputs.items()}
         arguments = [tensors[number] for number in self.operator.runtime_inputs]
         run = self._runner.run
-        return TorchBound(self.operator, with_threads(self._threads, lambda: run(arguments)), tensors)
+        given = [*arguments, *self._constants.values()]
+        return TorchBound(self.operator, with_threads(self._threads, lambda: run(arguments)), given)
 
     def close(self) -> None:
         self._runner = None

@@ -35,6 +35,7 @@ class TorchKernel:
     def __init__(self, operator: Operator, recipe: Mapping[str, Any]) -> None:
         self.operator, self.recipe = operator, recipe
         self._plan: GraphPlan | None = None
+        self._constants: list[torch.Tensor] = []
         self._wrap: Callable[[Callable], Callable] = _wrapper(recipe)
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
@@ -43,6 +44,7 @@ class TorchKernel:
         # the process is, takes the way that a user's call under inference_mode takes.
         with torch.inference_mode(), self._where():
             known = {number: self._constant(array) for number, array in constants.items()}
+            self._constants = list(known.values())
             self._plan = self._build(known)
 
     def plan(self) -> GraphPlan:
@@ -75,26 +77,27 @@ class TorchKernel:
         with torch.inference_mode():
             tensors = {number: to_tensor(array).view_as(to_tensor(array)) for number, array in inputs.items()}
         call = self._wrap(plan.bind(tensors))
-        return TorchBound(self.operator, call, tensors, keep=self.recipe.get("buffers") == "kept")
+        given = [*tensors.values(), *self._constants]
+        return TorchBound(self.operator, call, given, keep=self.recipe.get("buffers") == "kept")
 
     def close(self) -> None:
-        self._plan = None
+        self._plan, self._constants = None, []
 
 
 class TorchBound:
-    """Eager calls on tensors that share the inputs' memory."""
+    """Eager calls on tensors that share the inputs' memory; ``given``: these and the constants."""
 
     def __init__(
         self,
         operator: Operator,
         call: Callable[[], list[Any]],
-        inputs: Mapping[int, torch.Tensor],
+        given: Sequence[torch.Tensor],
         keep: bool = False,
     ) -> None:
         self._operator, self._plain_call, self._keep = operator, call, keep
         self._call = self._first_call
         self._values = operator.output_values
-        self._inputs = {tensor.untyped_storage().data_ptr() for tensor in inputs.values()}
+        self._given = {tensor.untyped_storage().data_ptr() for tensor in given}
         self._result: list[torch.Tensor] | None = None
 
     def __call__(self) -> None:
@@ -126,9 +129,9 @@ class TorchBound:
         return self._result
 
     def poison(self) -> None:
-        # An output that is a view of an input is not the kernel's to overwrite.
+        # An output that is a view of an input or a constant is not the kernel's to overwrite.
         for tensor, value in zip(self._result or (), self._values, strict=False):
-            if tensor.untyped_storage().data_ptr() not in self._inputs and tensor.numel():
+            if tensor.untyped_storage().data_ptr() not in self._given and tensor.numel():
                 array = to_array(tensor, value.dtype)
                 array[...] = extreme(array.dtype)
         self._result = None

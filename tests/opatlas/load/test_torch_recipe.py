@@ -205,6 +205,40 @@ def test_poison_never_reaches_an_input_through_a_view() -> None:
     np.testing.assert_array_equal(x, inputs[0])
 
 
+@pytest.mark.parametrize("call", ["eager", "compile"])
+def test_nor_a_constant(call: str) -> None:
+    operator, inputs = operator_of(Case("Reshape", [normal(3, 4), ints(4, 3)], fixed=[0, 1]))
+    how = {"call": "compile", "mode": "default"} if call == "compile" else {"call": call}
+    kernel = kernel_of(operator, **how)
+    kernel.prepare(inputs)
+    bound = kernel.bind({})
+    for _ in range(2):
+        bound()
+        np.testing.assert_array_equal(bound.outputs()[0], inputs[0].reshape(4, 3))
+        bound.poison()
+
+
+@pytest.mark.parametrize("types", [
+    ("float16", "float16", "float64"), ("bfloat16", "float32", "bfloat16"), ("float32", "float32", "float64"),
+])  # fmt: skip
+@pytest.mark.parametrize("buffers", ["fresh", "kept"])
+def test_batch_normalisation_of_several_types(types: tuple[str, str, str], buffers: str) -> None:
+    made = [normal(4, 3, 5), normal(3), normal(3), normal(3), np.abs(normal(3)) + 1]
+    each = (types[0], types[1], types[1], types[2], types[2])
+    operator, inputs = operator_of(Case("BatchNormalization", [
+        one.astype(np.dtype(getattr(ml_dtypes, name, name))) for one, name in zip(made, each, strict=True)
+    ]))  # fmt: skip
+    bound = kernel_of(operator, buffers=buffers).bind(inputs)
+    x, w, b, mean, var = (inputs[number].astype(np.float64) for number in range(5))
+    shaped = (w[:, None], b[:, None], mean[:, None], var[:, None])
+    expected = (x - shaped[2]) / np.sqrt(shaped[3] + 1e-5) * shaped[0] + shaped[1]
+    for _ in range(2):
+        bound()
+        [found] = bound.outputs()
+        assert found.dtype == inputs[0].dtype
+        np.testing.assert_allclose(found.astype(np.float64), expected, rtol=0.02, atol=0.05)
+
+
 def test_outputs_before_the_first_call_are_refused() -> None:
     operator, inputs = operator_of(Case("Relu", [normal(3, 4)]))
     with pytest.raises(KernelFailed, match="not called yet"):

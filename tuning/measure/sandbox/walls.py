@@ -47,7 +47,9 @@ class Walls:
     ) -> None:
         self.tier = tier
         self.work = work
-        work.chmod(0o755)  # another user may run inside, and bubblewrap's own first process may not pass by modes
+        work.chmod(
+            0o755
+        )  # another user may run inside, and bubblewrap's own first process may not pass by modes
         self.readable = (*readable, *([cache] if cache else []))
         self.cache = cache
         self.gpu = gpu

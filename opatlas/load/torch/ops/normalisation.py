@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import torch.nn.functional as F
 
@@ -10,6 +12,28 @@ from opatlas.load.torch.ops.types import float_type
 
 
 def _batch(site: TorchSite) -> Built:
+    made = _batch_of_one_type(site)
+    return _widened(made) if is_mixed(site) else made
+
+
+def is_mixed(site: TorchSite) -> bool:
+    """Whether scale and statistics have types of their own: ONNX takes any, PyTorch hardly one."""
+    return len({site.input(number).dtype for number in range(5)}) > 1
+
+
+def _widened(function: Built) -> Built:
+    def run(x, w, b, mean, var):
+        tensors = (x, w, b, mean, var)
+        wide = functools.reduce(torch.promote_types, (one.dtype for one in tensors), torch.float32)
+        made = function(*(one.to(wide) for one in tensors))
+        if isinstance(made, torch.Tensor):
+            return made.to(x.dtype)
+        return made[0].to(x.dtype), made[1].to(mean.dtype), made[2].to(var.dtype)
+
+    return run
+
+
+def _batch_of_one_type(site: TorchSite) -> Built:
     epsilon = site.number("epsilon")
     if not site.flag("training_mode"):
         return lambda x, w, b, mean, var: F.batch_norm(x, mean, var, w, b, False, 0.0, epsilon)
