@@ -110,8 +110,9 @@ def test_it_says_what_it_cannot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     with pytest.raises(RouteError, match="Det"):
         built(operator, tmp_path)
     region = np.array([0, 0, 0.1, 0.1, 1, 1, 0.9, 0.9], np.float32)
-    cropped = Case("Resize", [normal(1, 1, 4, 4), region, np.array([1, 1, 0.5, 0.5], np.float32)],
-                   {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}, [1, 2])  # fmt: skip
+    scales = np.array([1, 1, 0.5, 0.5], np.float32)
+    attributes = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
+    cropped = Case("Resize", [normal(1, 1, 4, 4), region, scales], attributes, [1, 2])
     with pytest.raises(RouteError, match="Resize of a region"):
         built(operator_of(cropped)[0], tmp_path)
 
