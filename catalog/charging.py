@@ -171,7 +171,7 @@ class Charging:
         self, organisation_id: int | None, implementations: Sequence[Implementation]
     ) -> Mapping[int, Terms]:
         """For pages: what costs something, by implementation id. Without price rules no statement, with them
-        a constant number. Whoever was charged for a withheld one before has it: it is withheld no more."""
+        a constant number. Whoever paid a price a hit for one before has it: it is withheld no more."""
         return {}
 
     def withheld_now(

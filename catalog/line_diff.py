@@ -25,7 +25,7 @@ def unified_diff(before: Sequence[str], after: Sequence[str], old_name: str, new
     new = after[first : len(after) - end + CONTEXT if end else None][: len(after) - first]
     if max(len(before), len(after)) - begin - end > MOST_COMPARED:
         old, new = before[begin : len(before) - end], after[begin : len(after) - end]
-        hunk = f"@@ -{begin + 1},{len(old)} +{begin + 1},{len(new)} @@"
+        hunk = f"@@ -{_range(begin, len(old))} +{_range(begin, len(new))} @@"
         return [
             f"--- {old_name}",
             f"+++ {new_name}",
@@ -46,6 +46,11 @@ def _common(pairs: Iterator[tuple[str, str]]) -> int:
             break
         count += 1
     return count
+
+
+def _range(begin: int, lines: int) -> str:
+    """As ``diff -u`` writes it: of nothing, the line that it follows."""
+    return str(begin + 1) if lines == 1 else f"{begin + 1 if lines else begin},{lines}"
 
 
 def _moved(found: re.Match[str], lines: int) -> str:

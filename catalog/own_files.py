@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import stat
 import sys
 from pathlib import Path
@@ -13,19 +14,45 @@ from catalog.conf import conf
 
 
 def keep_to_ourselves() -> None:
-    """Of a process, as it begins: what it makes is its user's alone, and so is OPATLAS_HOME, with the
-    database, sessions and keys in it. A home that was open until now is closed, which is said once."""
+    """Of a process, as it begins, before it reads its settings, which make files: what it makes is its user's
+    alone, and so is OPATLAS_HOME, with the database, sessions and keys in it. A home that was open until now
+    is closed, which is said once; one that is another user's is told of each time."""
     os.umask(0o077)
     home = conf().home
     home.mkdir(parents=True, exist_ok=True)
     about = home.stat()
-    if about.st_uid == os.geteuid() and about.st_mode & 0o077:
-        home.chmod(0o700)
+    if about.st_mode & 0o077:
+        _close(home, stat.S_IMODE(about.st_mode))
+    if about.st_uid != os.geteuid():
         print(
-            f"{home} was open to other users of this machine ({stat.S_IMODE(about.st_mode):o}): it is closed "
-            "to them now (700). If they may have read it, end all sessions and exchange its keys.",
+            f"{home} belongs to {_name_of(about.st_uid)}, who reads and replaces all that this process keeps "
+            f"there: run as that user, or give the folder, and what is in it, to {_name_of(os.geteuid())}.",
             file=sys.stderr,
         )
+
+
+def _close(home: Path, mode: int) -> None:
+    try:
+        home.chmod(0o700)
+    except OSError:
+        print(
+            f"{home} is open to other users of this machine ({mode:o}), and only its owner can close it: "
+            "chmod 700, then end all sessions and exchange its keys.",
+            file=sys.stderr,
+        )
+    else:
+        print(
+            f"{home} was open to other users of this machine ({mode:o}): it is closed to them now (700). If "
+            "they may have read it, end all sessions and exchange its keys.",
+            file=sys.stderr,
+        )
+
+
+def _name_of(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:  # as in a container
+        return f"user {user}"
 
 
 def store_folder(path: Path) -> Path:

@@ -14,7 +14,10 @@ DEFAULT_ORGANISATION = "default"
 
 
 def default_organisation() -> models.Organisation:
-    """The tenant of a service that nobody divided into tenants."""
+    """The tenant of a service that nobody divided into tenants: the host, whatever its name is by now."""
+    host = models.Organisation.objects.filter(host=True).order_by("pk").first()
+    if host is not None:
+        return host
     return models.Organisation.objects.get_or_create(name=DEFAULT_ORGANISATION, defaults={"host": True})[0]
 
 

@@ -7,14 +7,18 @@ machine's capability (``cpu.zen5``). Without BROKER_URL the broker is a folder b
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
 
 from catalog.conf import conf as catalog_conf
+from catalog.own_files import keep_to_ourselves
 from tuning.conf import conf
 
+if "celery" in Path(sys.argv[0]).parts[-2:]:  # Celery's command imports this before all else of ours
+    keep_to_ourselves()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 # Django's checks import every page; a worker serves none and starts faster without.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")

@@ -22,6 +22,7 @@ from opatlas.errors import CallerError
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 2
+_MOST_CHARACTERS, _LAST = 500, 120
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -71,10 +72,18 @@ def _answer(
     headers: dict[str, str] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Response:
+    sentence, where = _shortened(sentence), _shortened(where)
     body: dict[str, Any] = {"error": sentence, "where": where} if where else {"error": sentence}
     if number := log_fields().get("request_id"):
         body["request_id"] = number
     return Response(body | dict(details or {}), status=status, headers=headers)
+
+
+def _shortened(sentence: str) -> str:
+    """A sentence may quote what was sent: a megabyte of it says no more than its beginning."""
+    if len(sentence) <= _MOST_CHARACTERS:
+        return sentence
+    return f"{sentence[: _MOST_CHARACTERS - _LAST]}…{sentence[-_LAST:]}"
 
 
 def _of_database(error: Exception) -> str:

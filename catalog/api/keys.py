@@ -16,13 +16,19 @@ from catalog.api.shapes import ModelAnswer
 from catalog.errors import RequestError
 from catalog.people import audit
 from catalog.people.addresses import MOST_NETWORKS
-from catalog.people.keys import SCOPES, facts_of, make_key_by, revoke_api_key
+from catalog.people.keys import SCOPES, facts_of, make_key_by, open_keys_made_with, revoke_api_key
 
 
 class KeyAnswer(ModelAnswer):
     """A key without its secret."""
 
     user = serializers.CharField(source="user.username", default="", read_only=True)
+    made_by_key = serializers.CharField(
+        source="made_by_key.prefix",
+        default="",
+        read_only=True,
+        help_text="Prefix of the key that it was made with; empty: made by a person, or at the shell.",
+    )
     addresses = serializers.ListField(
         child=serializers.CharField(),
         allow_null=True,
@@ -33,8 +39,8 @@ class KeyAnswer(ModelAnswer):
     class Meta:
         model = models.ApiKey
         fields = [
-            "id", "prefix", "name", "scopes", "user", "created_at", "last_used_at", "revoked_at",
-            "expires_at", "addresses",
+            "id", "prefix", "name", "scopes", "user", "made_by_key", "created_at", "last_used_at",
+            "revoked_at", "expires_at", "addresses",
         ]  # fmt: skip
 
 
@@ -45,6 +51,19 @@ class MadeKeyAnswer(KeyAnswer):
 
     class Meta(KeyAnswer.Meta):
         fields = [*KeyAnswer.Meta.fields, "key"]
+
+
+class ClosedKeyAnswer(KeyAnswer):
+    """A key that was closed."""
+
+    still_open = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Prefixes of keys that were made with it, or with those, and stay open: close those, too, "
+        "that whoever should not have it may have made.",
+    )
+
+    class Meta(KeyAnswer.Meta):
+        fields = [*KeyAnswer.Meta.fields, "still_open"]
 
 
 class NewKeySerializer(serializers.Serializer[Any]):
@@ -74,7 +93,7 @@ class KeysView(Listing[models.ApiKey]):
 
     def get_queryset(self) -> QuerySet[models.ApiKey]:
         rows = models.ApiKey.objects.filter(organisation=self.key.organisation)
-        return rows.select_related("user").order_by("-pk")
+        return rows.select_related("user", "made_by_key").order_by("-pk")
 
     @operation(MadeKeyAnswer, name="create_key", status=201, tag="accounts", takes=NewKeySerializer)
     def post(self, request: Request) -> models.ApiKey:
@@ -102,13 +121,14 @@ class KeysView(Listing[models.ApiKey]):
 class RevokeKeyView(RestView):
     needs = Needs("admin")
 
-    @operation(KeyAnswer, name="revoke_key", tag="accounts")
+    @operation(ClosedKeyAnswer, name="revoke_key", tag="accounts")
     def post(self, request: Request, number: int) -> models.ApiKey:
         """Close a key at once."""
         rows = models.ApiKey.objects.filter(organisation=self.key.organisation)
         key = one(rows, number, f"Your organisation has no key {number}.")
         key = revoke_api_key(key.prefix)
         audit.note(request, action="key.revoke", subject=str(key))
+        key.still_open = [one.prefix for one in open_keys_made_with(key)]  # type: ignore[attr-defined]
         return key
 
 

@@ -40,6 +40,7 @@ class Publication:
     schedule: str = ""
     source: str = ""
     build_s: float = 0.0
+    kernel_version: int | None = None  # of a hand-written kernel that it was made of
     purpose: str = models.Purpose.CONTEST
     may_lead: bool = True  # False: kept as evidence, but no best moves (an undeclared environment)
     may_win: bool = True  # False: at most its route's best: who is served is for a race to decide
@@ -163,6 +164,7 @@ def _explored(place: ScopedPlace) -> None:
 
 
 def _keep_implementation(result: Publication, artifact: models.Artifact) -> models.Implementation:
+    known = {} if result.kernel_version is None else {"kernel_version": result.kernel_version}
     row, _ = models.Implementation.objects.update_or_create(
         **result.place.key,
         route=result.route,
@@ -179,6 +181,7 @@ def _keep_implementation(result: Publication, artifact: models.Artifact) -> mode
             "build_s": result.build_s,
             "failed_at": None,
             "failed_reason": "",
+            **known,
         },
     )
     return row

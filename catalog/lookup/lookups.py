@@ -153,20 +153,25 @@ def _answered_before(request: LookupRequest) -> Answered | None:
 
 def _without_gone(request: LookupRequest, kept: Sequence[Result]) -> list[Result]:
     """What was answered before, but for hits that may not be served any more: what was paid for once is no
-    reason to serve what was revoked since."""
+    reason to serve what was revoked since, and what cost nothing is withheld again once it was fetched."""
     hits = {hit.implementation_id: hit for hit in _served(kept)}
     if not hits:
         return list(kept)
-    there = models.Implementation.objects.filter(pk__in=list(hits), revoked_at=None)
+    rows = models.Implementation.objects.filter(pk__in=list(hits), revoked_at=None)
+    there = {row.pk: row for row in rows.defer("source", "schedule", "candidate")}
     damaged = _damaged(request, hits.values())
-    sound = {pk for pk in there.values_list("pk", flat=True) if hits[pk].artifact_sha256 not in damaged}
-    gone = {hit.key for number, hit in hits.items() if number not in sound}
-    return [
-        Result(one.key, "miss", state=MissState.EXPLORED, reason=_GONE)
-        if one.status == "hit" and one.key in gone
-        else one
-        for one in kept
-    ]
+    terms = charging().terms_of(request.organisation.pk if request.organisation else 0, list(there.values()))
+
+    def now(one: Result) -> Result:
+        if one.status != "hit" or one.best is None:
+            return one
+        number = one.best.implementation_id
+        if number not in there or one.best.artifact_sha256 in damaged:
+            return Result(one.key, "miss", state=MissState.EXPLORED, reason=_GONE)
+        asked = terms.get(number)
+        return _result(one.key, one.best, None, asked) if asked and asked.withheld else one
+
+    return [now(one) for one in kept]
 
 
 def _answer(request: LookupRequest) -> Answered:

@@ -93,6 +93,8 @@ class ApiKey(models.Model):
     made_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="keys_made"
     )
+    # With which key it was made: that is all that is known of one that the shell's key made.
+    made_by_key = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="keys_made")
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, unique=True)
     secret_sha256 = models.CharField(max_length=64)

@@ -201,6 +201,9 @@ class Implementation(ScopedKey):
     label = models.CharField(max_length=200)
     candidate = ExactJSONField()
     candidate_sha256 = models.CharField(max_length=64)
+    # Number of the version of a hand-written kernel that it was made of (tuning.kernels); a number, since
+    # organisations are renamed.
+    kernel_version = models.BigIntegerField(null=True, blank=True)
     schedule = models.TextField(blank=True)
     source = models.TextField(blank=True)
     artifact = models.ForeignKey(Artifact, models.PROTECT, related_name="implementations")
@@ -228,6 +231,11 @@ class Implementation(ScopedKey):
                 fields=["failed_at"], condition=models.Q(failed_at__isnull=False), name="failed_lately"
             ),
             models.Index(fields=["environment", "target", "-id"], name="made_in_environment"),
+            models.Index(
+                fields=["kernel_version"],
+                condition=models.Q(kernel_version__isnull=False),
+                name="made_of_kernel_version",
+            ),
         ]
 
     def __str__(self) -> str:

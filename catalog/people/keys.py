@@ -42,6 +42,7 @@ def create_api_key(
     *,
     user: User | None = None,
     made_by: User | None = None,
+    made_by_key: models.ApiKey | None = None,
     max_queued_misses: int = 10_000,
     expires_at: datetime | None = None,
     addresses: Sequence[str] = (),
@@ -59,6 +60,7 @@ def create_api_key(
         organisation=organisation,
         user=user,
         made_by=None if user else made_by,
+        made_by_key=made_by_key,
         name=name[:200],
         prefix=prefix,
         secret_sha256=_digest(secret),
@@ -101,6 +103,7 @@ def make_key_by(
         scopes,
         user=asking.user if personal else None,
         made_by=asking.user or asking.made_by,
+        made_by_key=asking,
         expires_at=expires_at,
         addresses=addresses,
     )
@@ -152,6 +155,19 @@ def revoke_api_key(prefix: str) -> models.ApiKey:
     if key is None:
         raise RequestError(f"No API key has the prefix {prefix!r}.")
     return key
+
+
+def open_keys_made_with(key: models.ApiKey) -> list[models.ApiKey]:
+    """Keys that were made with this one, or with one of those, and are open: closing it closes none of them,
+    since keys are exchanged so; whoever closes one that others know should know of them."""
+    found: dict[int, models.ApiKey] = {}
+    makers = {key.pk}
+    while makers:
+        made = models.ApiKey.objects.filter(made_by_key__in=makers).exclude(pk__in=[key.pk, *found])
+        new = {one.pk: one for one in made.order_by("pk")}
+        found |= new
+        makers = set(new)
+    return [one for one in found.values() if one.revoked_at is None and not one.expired]
 
 
 def facts_of(key: models.ApiKey) -> dict[str, Any]:

@@ -60,7 +60,8 @@ class Desk:
         elif amount and amount > self._credit(rule):
             self.held.append(WithheldHit(hit, rule, amount))
         else:
-            self._charge(Charge(hit, calls, rule, price.list_micros, amount, self._balance - amount))
+            balance, opens = self._balance - amount, amount > 0 and rule.price.sells_at(so_far.hits + 1)
+            self._charge(Charge(hit, calls, rule, price.list_micros, amount, balance, opens=opens))
 
     def take_uses(self, agreement: UseAgreement, uses: int) -> None:
         """Charge as many of these as are covered."""

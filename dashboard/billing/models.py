@@ -354,8 +354,9 @@ class LedgerDay(models.Model):
 
 
 class Purchase(models.Model):
-    """A withheld implementation that an organisation was served: its artifact and code are open to it, ever
-    after where it paid, until ``ends_at`` where a free tier, a cap or a plan made the hit cost nothing."""
+    """An implementation that an organisation was served: its artifact and code are open to it whatever
+    withholds them. Ever after where it paid a price a hit, under whichever rule; until ``ends_at`` where a
+    free tier, a cap or a plan made the hit of a withheld one cost nothing, or only time saved was paid."""
 
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
     implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="+")

@@ -17,7 +17,7 @@ from catalog.people import audit
 from dashboard.billing import rules
 from dashboard.billing.accounts import MOST_MICROS, check_currency
 from dashboard.billing.conditions import CONDITIONS, NAMES, PriceCondition
-from dashboard.billing.models import Account, PriceRule
+from dashboard.billing.models import Account, Mode, PriceRule
 
 MOST_TIERS = 20
 MOST_HITS = 10**12
@@ -45,12 +45,25 @@ def check(draft: PriceRule) -> PriceRule:
         if getattr(draft, where) is not None:
             _within(getattr(draft, where), 0, MOST_MICROS, where)
     _check_tiers(draft.tiers)
+    _check_sold(draft)
     if draft.organisation_id is not None:
         if not Organisation.objects.filter(pk=draft.organisation_id).exists():
             raise RequestError("There is no organisation with this number.", where="organisation")
         _check_account(draft, draft.organisation_id)
     _check_moments(draft, timezone.now())
     return draft
+
+
+def _check_sold(draft: PriceRule) -> None:
+    """Who paid for one hit has what it served for good, and callers say how much time a hit saves them."""
+    first = {"per_hit_micros": draft.per_hit_micros, "per_saved_second_micros": draft.per_saved_second_micros}
+    for tier in (first, *draft.tiers):
+        if draft.mode == Mode.WITHHOLD and tier.get("per_saved_second_micros") and not tier["per_hit_micros"]:
+            raise RequestError(
+                "What is withheld is sold by the hit: time saved alone may come to a millionth. Give each "
+                "tier that has a price a second a price a hit too.",
+                where="per_hit_micros" if tier is first else "tiers",
+            )
 
 
 def _check_moments(draft: PriceRule, now: datetime) -> None:

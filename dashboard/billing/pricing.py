@@ -33,7 +33,7 @@ class PriceTier:
 @dataclass(frozen=True, slots=True)
 class Price:
     """Tiers by rising ``from_hit``, the first from 1; caps of a calendar month (UTC), None: none. ``sells``:
-    what is paid with it opens an implementation that is withheld."""
+    what it prices is withheld until it is paid."""
 
     tiers: tuple[PriceTier, ...]
     cap_month_micros: int | None = None
@@ -43,6 +43,11 @@ class Price:
     def tier(self, hit: int) -> PriceTier:
         """The one that the ``hit``-th hit of a month falls into."""
         return next(tier for tier in reversed(self.tiers) if tier.from_hit <= hit)
+
+    def sells_at(self, hit: int) -> bool:
+        """Whether who pays for the ``hit``-th hit of a month has bought what it serves: it has a price of its
+        own, not of the time alone that its caller says it saves."""
+        return self.tier(hit).per_hit_micros > 0
 
 
 @dataclass(frozen=True, slots=True)

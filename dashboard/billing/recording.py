@@ -33,7 +33,7 @@ _LATER = "CASE WHEN old.ends_at IS NULL THEN NULL ELSE new.ends_at END"
 @dataclass(frozen=True, slots=True)
 class Charge:
     """A hit that is served and charged, or uses that were reported under an agreement, of which so many are
-    covered; the balance is what is left after it."""
+    covered; the balance is what is left after it. ``opens``: it paid for the implementation itself."""
 
     hit: Hit | UseAgreement
     calls: float
@@ -42,6 +42,7 @@ class Charge:
     amount_micros: int
     balance_micros: int
     uses: int = 1
+    opens: bool = False
 
     @property
     def saved_us(self) -> float:
@@ -131,11 +132,12 @@ def _count(organisation_id: int, month: date, charges: Sequence[Charge]) -> None
 
 
 def _note_purchases(organisation_id: int, now: datetime, charges: Sequence[Charge]) -> None:
-    """What was paid is open for ever. A hit that cost nothing is open until its job has fetched it. Reported
-    uses open nothing: their hit did."""
-    sold = [one for one in charges if isinstance(one.hit, Hit) and one.rule.mode == Mode.WITHHOLD]
-    paid = {one.hit.implementation_id for one in sold if one.amount_micros}
-    free = {one.hit.implementation_id for one in sold} - paid
+    """What was paid a price a hit for is open for ever, also where another price withholds it later. What a
+    withheld hit served for less is open until its job has fetched it. Reported uses open nothing: their hit
+    did."""
+    served = [one for one in charges if isinstance(one.hit, Hit)]
+    paid = {one.hit.implementation_id for one in served if one.opens}
+    free = {one.hit.implementation_id for one in served if one.rule.mode == Mode.WITHHOLD} - paid
     for numbers, ends_at, newest in ((paid, None, "new.ends_at"), (free, now + FETCHED_WITHIN, _LATER)):
         insert_or(
             Purchase,

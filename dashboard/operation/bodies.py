@@ -81,7 +81,7 @@ class BoundedBodies:
         self._readers = Readers()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        in_pieces = bool(environ.get("HTTP_TRANSFER_ENCODING") and not environ.get("CONTENT_LENGTH"))
+        in_pieces = not environ.get("CONTENT_LENGTH") and _comes_without_length(environ)
         if in_pieces and (refused := self._read_in_pieces(environ)) is not None:
             return _refused(start_response, *refused)
         length = _length(environ)
@@ -99,8 +99,8 @@ class BoundedBodies:
         return answer
 
     def _read_in_pieces(self, environ: dict[str, Any]) -> tuple[int, str] | None:
-        """A body that comes in pieces, without its length (``Transfer-Encoding: chunked``), is read here:
-        Django would take it for empty. Why it is refused, with its status; None where it was read."""
+        """A body that comes in pieces, without its length, is read here: Django would take it for empty. Why
+        it is refused, with its status; None where it was read."""
         try:
             body = _InTurn(environ["wsgi.input"], self._readers, sender_at(address_in(environ)))
             text = body.read(MAX_BODY_BYTES + 1)
@@ -109,7 +109,7 @@ class BoundedBodies:
         if len(text) > MAX_BODY_BYTES:
             most = MAX_BODY_BYTES >> 20
             return 411, f"A body of more than {most} MiB says its length: send Content-Length, not chunks."
-        del environ["HTTP_TRANSFER_ENCODING"]
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
         environ |= {"CONTENT_LENGTH": str(len(text)), "wsgi.input": BytesIO(text)}
         return None
 
@@ -143,6 +143,15 @@ class OpenPagesMiddleware:
         if is_open and _length(request.META) > MAX_BODY_BYTES:
             return HttpResponse("This form takes at most 1 MiB.", status=413, content_type="text/plain")
         return None
+
+
+def _comes_without_length(environ: dict[str, Any]) -> bool:
+    """Over HTTP/1.1 only what says so (``Transfer-Encoding: chunked``) has a body without a length; HTTP/2
+    has no such header, and ends a body that is none at once."""
+    if environ.get("SERVER_PROTOCOL", "HTTP/1.1").startswith("HTTP/1"):
+        return bool(environ.get("HTTP_TRANSFER_ENCODING"))
+    has_none = environ.get("REQUEST_METHOD") in ("GET", "HEAD", "OPTIONS")
+    return bool(environ.get("HTTP_TRANSFER_ENCODING")) or not has_none
 
 
 def _length(meta: Any) -> int:

@@ -25,16 +25,20 @@ class ViewerRequest(HttpRequest):
     takes: tuple[str, ...]
 
 
+_LONGEST_PATH = 2000
+
+
 def number_in(text: str) -> int | None:
     """A row's number as somebody wrote it; None where it is none that a row can have."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def safe_next(request: ViewerRequest, otherwise: str) -> str:
-    """Where to go on: what the form names as ``next``, if it is an address of this service."""
+    """Where to go on: what the form names as ``next``, if it is a path of this service."""
     target = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
-    return target if safe and target else otherwise
+    is_path = target.startswith("/") and len(target) <= _LONGEST_PATH
+    safe = is_path and url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
+    return target if safe else otherwise
 
 
 @contextmanager

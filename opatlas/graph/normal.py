@@ -21,7 +21,7 @@ from opatlas.errors import InvalidModel
 from opatlas.graph.channels_last import NOTHING, ChannelsLast
 from opatlas.graph.linked import LEFT_OUT, Linked, NodeAt, NodePath
 from opatlas.graph.onnx_model import Extraction, KnownNodes, canonical_node, extraction_of
-from opatlas.graph.propagate import has_random, propagate
+from opatlas.graph.propagate import REFUSALS, has_random, propagate
 from opatlas.graph.read import MAX_MODEL_BYTES, MAX_NODES, captured, read_onnx, reads_of, renamed
 from opatlas.graph.types import TensorType
 from opatlas.graph.walk import Body, ComputeStep, Walk
@@ -366,7 +366,11 @@ class ModelGraph:
     @cached_property
     def _inferred(self) -> dict[str, onnx.TypeProto]:
         """What ONNX says of values whose shapes are only known at run time."""
-        whole = onnx.shape_inference.infer_shapes(serialisable(self.model))
+        try:
+            whole = onnx.shape_inference.infer_shapes(serialisable(self.model))
+        except REFUSALS as error:
+            said = " ".join(str(error).split())[:300]
+            raise InvalidModel(f"ONNX cannot tell the model's types: {said}") from None
         values = (*whole.graph.input, *whole.graph.value_info, *whole.graph.output)
         return {value.name: value.type for value in values if value.type.WhichOneof("value")}
 

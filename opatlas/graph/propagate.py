@@ -57,7 +57,7 @@ _OTHERS_RANDOM = frozenset(
 LIKE_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 """ONNX infers these by way of their function bodies alone, which needs a whole model; both keep the type."""
 
-_REFUSALS = (
+REFUSALS = (
     onnx.shape_inference.InferenceError,
     onnx.checker.ValidationError,
     RuntimeError,
@@ -65,6 +65,7 @@ _REFUSALS = (
     KeyError,
     TypeError,
 )
+"""How ONNX says that it cannot infer a model's types."""
 
 
 def propagate(model: onnx.ModelProto, dims: Mapping[str, int]) -> Walk:
@@ -110,7 +111,7 @@ def _inferred_behind_control(model: onnx.ModelProto) -> Iterable[onnx.ValueInfoP
         return ()
     try:
         whole = onnx.shape_inference.infer_shapes(serialisable(model))
-    except _REFUSALS:
+    except REFUSALS:
         return ()
     return [value for value in (*whole.graph.value_info, *whole.graph.output) if value.name in made]
 
@@ -250,7 +251,7 @@ def _infer(walk: Walk, node: onnx.NodeProto) -> dict[str, TensorType]:
             data,
             opset_imports=[helper.make_opsetid("", walk.opset)],
         )
-    except _REFUSALS as error:
+    except REFUSALS as error:
         raise InvalidModel(f"Node {label(node)} contradicts its inputs: {_last_sentence(error)}.") from None
     if node.op_type in LIKE_INPUT:
         return {node.output[0]: walk.types[node.input[0]]}

@@ -50,6 +50,22 @@ def test_a_small_change_reads_as_difflib_says() -> None:
     )
 
 
+@pytest.mark.parametrize("shared", [0, 5])
+@pytest.mark.parametrize("way", [1, -1])
+@pytest.mark.parametrize("lines", [1, MOST_COMPARED, MOST_COMPARED + 1])
+def test_what_is_only_added_or_taken_away_is_where_diff_says(shared: int, way: int, lines: int) -> None:
+    """A range of no lines is named by the line that it follows: ``-0,0`` at a text's beginning."""
+    kept, more = [f"kept {n}" for n in range(shared)], [f"more {n}" for n in range(lines)]
+    texts = [kept, kept + more][::way]
+    made = unified_diff(*texts, "a", "b")
+    if lines > MOST_COMPARED:
+        ranges = [f"{shared},0", f"{shared + 1},{lines}"][::way]
+        assert made[2] == f"@@ -{ranges[0]} +{ranges[1]} @@"
+    else:
+        assert made == list(difflib.unified_diff(*texts, "a", "b", lineterm=""))
+    assert applied(texts[0], made) == texts[1]
+
+
 @pytest.mark.parametrize("lines", [60_000, 2 * MOST_COMPARED])
 def test_texts_that_share_lines_in_another_order(lines: int) -> None:
     """65,000 lines in reverse took difflib the square of that."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from catalog.own_files import share_file, store_folder
+from catalog.own_files import keep_to_ourselves, share_file, store_folder
 from tests.databases import ROOT
 
 
@@ -19,9 +19,9 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def manage(home: Path, *arguments: str, by: tuple[str, ...] = ("manage.py",)) -> Any:
     environment = {**os.environ, "OPATLAS_HOME": str(home), "DATABASE_URL": "", "OPATLAS_STORE": ""}
-    command = [sys.executable, "manage.py", *arguments]
+    command = [sys.executable, *by, *arguments]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, umask=0o022, check=False
     )
@@ -40,6 +40,37 @@ def test_database_sessions_and_keys_are_closed_to_others_under_an_open_umask(tmp
     assert any(path.suffix == ".sqlite3" or "sqlite" in path.name for path in files)
     assert [path for path in files if mode(path) & 0o077] == []
     assert "was open" not in manage(home, "check", "--tag", "models").stderr
+
+
+@pytest.mark.slow
+def test_a_worker_makes_nothing_before_it_keeps_to_itself(tmp_path: Path) -> None:
+    home = tmp_path / "new" / "home"
+    said = manage(home, "report", by=("-m", "celery", "-A", "tuning")).stderr
+    assert (home / "broker").is_dir() and "open" not in said
+    assert [path for path in (home, *home.rglob("*")) if mode(path) & 0o077] == []
+
+
+def test_a_home_of_another_user_is_told_of(
+    tmp_path: Path, configure: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    configure(home=home)
+    monkeypatch.setattr(os, "umask", lambda mask: mask)
+    monkeypatch.setattr(os, "geteuid", lambda: home.stat().st_uid + 60_000)
+    keep_to_ourselves()  # it may, as root does
+    said = capsys.readouterr().err
+    assert f"{home} was open to other users" in said and mode(home) == 0o700
+    assert f"{home} belongs to " in said and "give the folder, and what is in it, to user" in said
+    home.chmod(0o755)
+
+    def refused(path: Path, mode: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    keep_to_ourselves()
+    said = capsys.readouterr().err
+    assert "is open to other users of this machine (755), and only its owner can close it" in said
 
 
 @pytest.mark.parametrize(

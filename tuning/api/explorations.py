@@ -144,7 +144,7 @@ class LogView(RestView):
     def get(self, request: Request, pk: int) -> ExplorationLog:
         """What was tried lately, what it said and what failed, and what the worker does now; oldest first."""
         row = found(self.viewer, pk)
-        return ExplorationLog(State(row.state), row.doing, log(row))
+        return ExplorationLog(State(row.state), row.doing, log(row, self.viewer))
 
 
 class EtaView(RestView):

@@ -16,6 +16,7 @@ from tuning.failures import again, selectors
 from tuning.failures.again import TriedAgain
 from tuning.failures.selectors import FailureFilters
 from tuning.models import FailureGroup
+from tuning.withheld import shown_trials
 
 
 class FailureGroupAnswer(ModelAnswer):
@@ -67,7 +68,9 @@ class FailureGroupView(RestView):
     @operation(FailureGroupDetailAnswer, name="failure_group")
     def get(self, request: Request, pk: int) -> FailureGroup:
         """One group, with what its latest trial and its first one said."""
-        return again.found(self.viewer, pk)
+        group = again.found(self.viewer, pk)
+        shown_trials(self.viewer, again.trials_of(group))
+        return group
 
 
 class TryAgainView(Operating):

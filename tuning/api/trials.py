@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -12,11 +11,10 @@ from rest_framework import serializers
 
 from catalog.api.endpoint import Listing, listing
 from catalog.api.shapes import ModelAnswer
-from catalog.charging import charging
-from catalog.models import Implementation
 from tuning.api import filters
 from tuning.api.explorations import OPERATOR
-from tuning.models import Exploration, Trial
+from tuning.models import Trial
+from tuning.withheld import shown_trials
 
 
 class TrialAnswer(ModelAnswer):
@@ -59,32 +57,7 @@ class TrialsView(Listing[Trial]):
     def paginate_queryset(self, queryset: Any) -> list[Any] | None:
         """A page; what is withheld until it is paid does not show how it was made, nor do the tries that led
         to it, which are made alike."""
-        rows = super().paginate_queryset(queryset) or []
-        payer = self.viewer.payer
-        if payer is not None and charging().has_prices(payer):
-            held = _withheld_places(payer, rows)
-            for row in rows:
-                if _place(row.exploration, row.route) in held:
-                    row.candidate, row.log_tail = {}, ""
-        return rows
-
-
-_Place = tuple[int, int, int, str]
-
-
-def _place(row: Exploration | Implementation, route: str) -> _Place:
-    return row.operator_id, row.target_id, row.setting_id, route
-
-
-def _withheld_places(payer: int, trials: Sequence[Trial]) -> set[_Place]:
-    """Where, and by which route, something is withheld of what these were tried for."""
-    asked = {_place(row.exploration, row.route) for row in trials}
-    made = Implementation.objects.filter(
-        operator__in={row.exploration.operator_id for row in trials}, route__in={row.route for row in trials}
-    ).defer("source", "schedule", "candidate")
-    rows = [row for row in made if _place(row, row.route) in asked]
-    terms = charging().terms_of(payer, rows)
-    return {_place(row, row.route) for row in rows if row.pk in terms and terms[row.pk].withheld}
+        return shown_trials(self.viewer, super().paginate_queryset(queryset) or [])
 
 
 urlpatterns = [path("trials/", TrialsView.as_view())]

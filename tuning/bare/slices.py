@@ -174,7 +174,7 @@ def with_shipped(routes: Sequence[Route]) -> list[Route]:
 def _shipped(path: Path) -> SubmittedKernel:
     document = json.loads(path.read_text())
     return SubmittedKernel(
-        organisation="",
+        pk=0,
         name=document["name"],
         version=1,
         language=document["language"],

@@ -23,12 +23,14 @@ class Teacher:
 
     teach: str  # "module:function" of (route, operator row): the route that knows
     refuses: str  # "module:function" of a candidate: empty, or why nothing of it may be published now
+    version: str  # "module:function" of a candidate: the number of the version that it is, None if unknown
     wrong: str  # "module:function" of (candidate, status, where, detail, worker): it was found to be wrong
 
 
 _OF_KERNELS = Teacher(
     "tuning.kernels.binding:bind_approved",
     "tuning.kernels.binding:why_not_publish",
+    "tuning.kernels.binding:number_of_version",
     "tuning.kernels.caught:caught_in_contest",
 )
 TEACHERS: Mapping[str, Teacher] = dict.fromkeys(KINDS, _OF_KERNELS)
@@ -45,6 +47,12 @@ def why_not_publish(candidate: Candidate) -> str:
     at the same moment comes before or after it, never in between."""
     teacher = TEACHERS.get(candidate.route)
     return _function(teacher.refuses)(candidate) if teacher else ""
+
+
+def kernel_version_of(candidate: Candidate) -> int | None:
+    """The number of the hand-written kernel's version that a candidate is; None of what routes wrote."""
+    teacher = TEACHERS.get(candidate.route)
+    return _function(teacher.version)(candidate) if teacher else None
 
 
 def found_wrong(candidate: Candidate, status: str, where: str, detail: str, worker: str) -> None:

@@ -24,7 +24,7 @@ from catalog.models import Best, Environment, Implementation, Purpose, Target
 from catalog.registry import digest_of, register_environment
 from opatlas.evidence import RATIOS, Ratios, figures_of
 from tuning.environments.known import declared_for
-from tuning.explore.knowledge import found_wrong, why_not_publish
+from tuning.explore.knowledge import found_wrong, kernel_version_of, why_not_publish
 from tuning.explore.signing import signing_key
 from tuning.failures.grouping import note_failure
 from tuning.measure.device.driver_versions import environment_of
@@ -240,6 +240,7 @@ def _publication(judged: Judged, purpose: Purpose, may_win: bool) -> Publication
         method=route.method,
         label=candidate.label,
         candidate=dict(candidate.parameters),
+        kernel_version=kernel_version_of(candidate),
         manifest=artifact.manifest,
         folder=artifact.folder,
         schedule=artifact.schedule,
@@ -271,6 +272,7 @@ def _again(best: Best, one: Finalist, held: HeldRace) -> Publication:
         method=implementation.method,
         label=implementation.label,
         candidate=implementation.candidate,
+        kernel_version=implementation.kernel_version,
         manifest=one.artifact.manifest,
         folder=one.artifact.folder,
         schedule=implementation.schedule,

@@ -13,7 +13,7 @@ from catalog.people.audit import note
 from catalog.viewing import Viewer
 from tuning.conf import conf
 from tuning.failures.selectors import places
-from tuning.models import Exploration, FailureGroup, State
+from tuning.models import Exploration, FailureGroup, State, Trial
 from tuning.queue.permissions import MAX_AT_ONCE, NotAllowed, Order, act_on_many, may_operate
 from tuning.queue.reached import BEGINS_AGAIN
 from tuning.queue.rounds import ask_for_round
@@ -32,11 +32,18 @@ class TriedAgain:
 
 def found(viewer: Viewer, pk: int) -> FailureGroup:
     """A group that may be seen; raises Unknown."""
-    row = FailureGroup.objects.filter(viewer.shown(), pk=pk).select_related("first", "latest").first()
+    rows = FailureGroup.objects.select_related("first__exploration", "latest__exploration")
+    row = rows.filter(viewer.shown(), pk=pk).first()
     if row is None:
         kept = f"one is kept {conf().failures_days} days after it was seen last"
         raise Unknown(f"There is no group of failures {pk}: {kept}.")
     return row
+
+
+def trials_of(group: FailureGroup) -> list[Trial]:
+    """The latest of a group's trials and the first one, as far as they are kept: the very rows that hang on
+    the group, so that what is left out of them is left out there."""
+    return [one for one in (group.latest, group.first) if one is not None]
 
 
 def may_try(viewer: Viewer, group: FailureGroup) -> bool:

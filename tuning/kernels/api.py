@@ -258,6 +258,10 @@ class _Kernels(RestView):
             raise PaymentRequired(terms)
         return version
 
+    def shown(self, version: KernelVersion) -> KernelVersion:
+        """After a decision: as anybody with this key sees it."""
+        return selectors.without_withheld(self.sight, self.viewer.payer, [version])[0]
+
     def submit(self, given: dict[str, Any]) -> KernelVersion:
         submission = services.Submission(**given)
         return services.submit(submission, user=self.author(), organisation=self.key.organisation)
@@ -302,6 +306,11 @@ class KernelVersionsView(_Kernels, Listing[KernelVersion]):
     def get_queryset(self) -> QuerySet[KernelVersion]:
         kernel = self.kernel(self.kwargs["number"])
         return selectors.versions_seen(self.sight).filter(kernel=kernel.pk)
+
+    def paginate_queryset(self, queryset: Any) -> list[Any] | None:
+        """A page; of what is withheld until it is paid neither pattern nor flags nor launch template."""
+        found = super().paginate_queryset(queryset) or []
+        return selectors.without_withheld(self.sight, self.viewer.payer, found)
 
     @operation(SourceAnswer, name="edit_kernel", status=201, takes=EditSerializer)
     def post(self, request: Request, number: int) -> KernelVersion:
@@ -360,7 +369,7 @@ class _DecisionView(_Kernels):
         takes: type[serializers.Serializer[Any]],
     ) -> KernelVersion:
         user = self.author()
-        return decide(self.version(number), user=user, **self.sent(takes))
+        return self.shown(decide(self.version(number), user=user, **self.sent(takes)))
 
 
 class KernelAgainView(_Kernels):
@@ -370,7 +379,8 @@ class KernelAgainView(_Kernels):
     def post(self, request: Request, number: int) -> KernelVersion:
         """Evaluate a version again that could not be timed; what was found before stays in its evidence."""
         user = self.author()
-        return services.evaluate_again(self.version(number), user=user, **self.sent(AgainSerializer))
+        again = services.evaluate_again(self.version(number), user=user, **self.sent(AgainSerializer))
+        return self.shown(again)
 
 
 _DECISIONS: tuple[tuple[str, Callable[..., KernelVersion], str], ...] = (

@@ -21,7 +21,7 @@ from tuning.routes.manual.submitted import SubmittedKernel, SubmittedRoute
 def submitted_kernel(version: KernelVersion) -> SubmittedKernel:
     """The pure form of a version."""
     return SubmittedKernel(
-        organisation=version.kernel.organisation.name,
+        pk=version.pk,
         name=version.kernel.name,
         version=version.number,
         language=version.language,
@@ -37,7 +37,7 @@ def approved_kernels(operator: OperatorRow) -> Iterator[SubmittedKernel]:
     kernel shares it; its licence is stated."""
     parsed = Operator.from_json(operator.graph)
     versions = KernelVersion.objects.filter(state=VersionState.APPROVED).order_by("pk")
-    for version in versions.select_related("kernel__organisation"):
+    for version in versions.select_related("kernel"):
         kernel = submitted_kernel(version)
         if not kernel.pattern.refuses(parsed):
             yield kernel
@@ -54,43 +54,61 @@ def why_not_publish(candidate: Candidate) -> str:
     Asked inside the publishing transaction: the version's row stays locked until that ends, so that a
     revocation comes before it or withdraws what it published.
     """
-    given = candidate.parameters
-    version = (
-        KernelVersion.objects.select_for_update(of=("self",))
-        .filter(
-            kernel__organisation__name=given["organisation"],
-            kernel__name=given["kernel"],
-            number=given["version"],
-        )
-        .first()
-    )
+    number = _number_in(candidate)
+    version = KernelVersion.objects.select_for_update(of=("self",)).filter(pk=number).first()
     if version is None:
         return "its kernel is not known any more"
-    if source_digest(str(given["source"])) != version.source_sha256:
+    if source_digest(str(candidate.parameters["source"])) != version.source_sha256:
         return "its source is not the one that was approved"
     return "" if version.state == VersionState.APPROVED else f"its kernel is {version.state}"
 
 
 def version_of(candidate: Candidate) -> KernelVersion | None:
     """The version whose candidate this is, if its source is still the very one."""
-    given = candidate.parameters
-    rows = KernelVersion.objects.filter(
-        kernel__organisation__name=given.get("organisation", ""),
-        kernel__name=given.get("kernel", ""),
-        number=given.get("version", 0),
-        source_sha256=source_digest(str(given.get("source", ""))),
-    )
+    source = source_digest(str(candidate.parameters.get("source", "")))
+    rows = KernelVersion.objects.filter(pk=_number_in(candidate), source_sha256=source)
     return rows.select_related("kernel__organisation").first()
+
+
+def number_of_version(candidate: Candidate) -> int | None:
+    """The same by its number, for what is published of it."""
+    version = version_of(candidate)
+    return None if version is None else version.pk
 
 
 def implementations_of(version: KernelVersion) -> QuerySet[Implementation]:
     """What was made of a version, for whatever operator."""
-    candidate = submitted_kernel(version).candidate()
-    return Implementation.objects.filter(
-        route=candidate.route, candidate_sha256=digest_of(candidate.parameters)
-    )
+    return Implementation.objects.filter(kernel_version=version.pk)
 
 
 def withdraw_version(version: KernelVersion, reason: str) -> int:
     """Take everything that was made of a version out of service; the bests fall back."""
     return withdraw(implementations_of(version), reason)
+
+
+def withdraw_unapproved() -> int:
+    """Take out of service what is served of versions that are not approved; gives how many that were.
+
+    Deciding withdraws at once. This finds what it could not: an earlier release lost sight of what a kernel
+    served once its organisation was renamed.
+    """
+    ended = KernelVersion.objects.exclude(state=VersionState.APPROVED)
+    left = Implementation.objects.filter(kernel_version__in=ended.values("pk"), revoked_at=None)
+    done = 0
+    for version in ended.filter(pk__in=left.values("kernel_version")).select_related("kernel"):
+        done += withdraw_version(version, f"kernel {version.label} is {version.state}")
+    return done
+
+
+def _number_in(candidate: Candidate) -> int | None:
+    """The number of the version that a candidate says it is. One of before candidates had it names its
+    organisation, which may have another name by now: what was published of it knows its number."""
+    given = candidate.parameters.get("kernel_version")
+    if given is None:
+        made = Implementation.objects.filter(
+            route=candidate.route,
+            candidate_sha256=digest_of(candidate.parameters),
+            kernel_version__isnull=False,
+        )
+        return made.values_list("kernel_version", flat=True).first()
+    return given if isinstance(given, int) else None

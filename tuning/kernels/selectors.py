@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.models import AnonymousUser, User
@@ -9,11 +10,12 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from catalog.charging import Terms, charging, withheld_all
 from catalog.line_diff import unified_diff
-from catalog.models import SHARED, Best, Operator, Setting, Target
+from catalog.models import SHARED, Best, Implementation, Method, Operator, Setting, Target
 from catalog.viewing import Viewer, viewer_of
 from tuning.kernels.binding import implementations_of
 from tuning.kernels.deciding import decides
 from tuning.kernels.models import Kernel, KernelDecision, KernelEvaluation, KernelVersion, VersionState
+from tuning.kernels.source_digest import source_digest
 from tuning.models import Trial
 
 
@@ -60,15 +62,39 @@ class Sight:
 
 def source_withheld(version: KernelVersion, sight: Sight, payer: int | None) -> Terms | None:
     """Why its source, and what shows it, is not open to who looks: all that was made of it is withheld until
-    it is paid. ``payer``: as :func:`catalog.charging.withheld` takes it."""
-    if payer is None or sight.owns(version) or not charging().has_prices(payer):
+    it is paid, or would be where nothing was made yet. ``payer``: as :func:`catalog.charging.withheld` takes
+    it."""
+    if payer is None or sight.owns(version) or charging().may_withhold(payer) is None:
         return None
     made = (
         implementations_of(version)
         .filter(revoked_at=None, scope=SHARED)
         .defer("source", "schedule", "candidate")
     )
-    return withheld_all(payer, list(made))
+    return withheld_all(payer, list(made) or _to_be_made(version))
+
+
+def without_withheld(
+    sight: Sight, payer: int | None, versions: Iterable[KernelVersion]
+) -> list[KernelVersion]:
+    """These versions; of those that are withheld nothing that would do instead of paying."""
+    found = list(versions)
+    for version in found:
+        if source_withheld(version, sight, payer) is not None:
+            leave_out(version)
+    return found
+
+
+def leave_out(version: KernelVersion) -> None:
+    """What would do instead of paying."""
+    version.source, version.pattern, version.flags, version.launch = "", {}, [], None
+
+
+def _to_be_made(version: KernelVersion) -> list[Implementation]:
+    """What contests would make of it on the operators that it was evaluated on, for prices to be asked of."""
+    rows = version.evaluations.order_by("pk").values_list("operator", flat=True)
+    given = {"route": version.route, "method": Method.MANUAL, "scope": SHARED}
+    return [Implementation(pk=-1 - at, operator_id=operator, **given) for at, operator in enumerate(rows)]
 
 
 def sight_of(user: User | AnonymousUser, viewer: Viewer | None = None) -> Sight:
@@ -142,18 +168,27 @@ def source_diff(version: KernelVersion, sight: Sight) -> str:
 
 def version_standings(version: KernelVersion, limit: int = 100) -> list[VersionStanding]:
     """How a version does in the contests that it entered, where it wins first."""
-    made = implementations_of(version).values_list("pk", flat=True)
+    mine = set(implementations_of(version).values_list("pk", flat=True))
     trials = Trial.objects.filter(route=version.route, label=version.label, exploration__scope=SHARED)
-    trials = trials.filter(Q(implementation__in=made) | Q(implementation=None))
+    trials = trials.filter(Q(implementation__in=mine) | Q(implementation=None))
     latest: dict[tuple[int, int, int], Trial] = {}
     for trial in trials.select_related(
         "exploration__operator", "exploration__target", "exploration__setting"
     ).order_by("-pk")[: limit * 5]:
+        if trial.implementation_id is None and not _is_of(version, trial):
+            continue
         row = trial.exploration
         latest.setdefault((row.operator_id, row.target_id, row.setting_id), trial)
-    mine = set(made)
     found = [_standing(trial, mine) for trial in list(latest.values())[:limit]]
     return sorted(found, key=lambda one: (one.rank is None, one.rank or 0, -(one.ratio_to_default or 0.0)))
+
+
+def _is_of(version: KernelVersion, trial: Trial) -> bool:
+    """Whether a try that published nothing was of this version: another organisation may have a kernel of
+    its name."""
+    given = trial.candidate
+    same = source_digest(str(given.get("source", ""))) == version.source_sha256
+    return same and given.get("kernel_version", version.pk) == version.pk
 
 
 def waiting_for(user: User | AnonymousUser) -> int:

@@ -88,7 +88,7 @@ class Submission:
         }
 
     def _check_name(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise RequestError(
                 "A kernel's name has 2 to 80 of a-z, 0-9, '.', '_' and '-', a letter or digit first.", "name"
             )
@@ -229,7 +229,7 @@ def _licence(text: str) -> str:
 
 
 def _line(text: str, where: str, most: int, *, needed: bool = True) -> str:
-    line = " ".join(text.split()) if isinstance(text, str) else ""
+    line = " ".join(text.split()) if isinstance(text, str) else "\0"
     if (needed and not line) or len(line) > most or not _storable(line):
         raise RequestError(f"The {where} is a text of {int(needed)} to {most} characters.", where)
     return line

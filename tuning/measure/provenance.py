@@ -55,8 +55,9 @@ def builder() -> Mapping[str, str]:
 
 
 def _who(candidate: Candidate) -> str:
-    """A submitted kernel by organisation, name and version; else the route and its variant."""
+    """A submitted kernel by name, version and number; else the route and its variant."""
     given: Mapping[str, Any] = candidate.parameters
     if "kernel" in given:
-        return f"{given.get('organisation', '')}/{given['kernel']} v{given.get('version', '')}"
+        number = f" (version {given['kernel_version']})" if "kernel_version" in given else ""
+        return f"{given['kernel']} v{given.get('version', '')}{number}"
     return f"route {candidate.route}: {candidate.label}"

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from catalog.viewing import Viewer
 from tuning.models import Exploration, Stage, State, Trial
 from tuning.statistics.units import time_said
+from tuning.withheld import shown_trials
 
 TAIL_LINES = 6
 """Of a trial's own last words; the trial has the rest."""
@@ -23,9 +25,11 @@ class LogLine:
     text: str
 
 
-def log(row: Exploration, limit: int = 40) -> list[LogLine]:
-    """The latest entries, the oldest of them first: two statements."""
-    lines = [_of_trial(trial) for trial in row.trials.order_by("-pk").defer("candidate")[:limit]]
+def log(row: Exploration, viewer: Viewer, limit: int = 40) -> list[LogLine]:
+    """The latest entries that may be shown to who looks, the oldest of them first: two statements, and some
+    where prices withhold."""
+    trials = shown_trials(viewer, row.trials.order_by("-pk").defer("candidate")[:limit])
+    lines = [_of_trial(trial) for trial in trials]
     for one in row.slices.order_by("-pk")[:limit]:
         text = f"slice over after {one.seconds:.1f} s: gained {100 * one.gained:.1f} %, "
         text += f"{100 * one.expected_gain:.1f} % expected"

@@ -17,7 +17,6 @@ from celery.platforms import SecurityWarning
 from kombu import Queue
 
 from catalog import alive
-from catalog.own_files import keep_to_ourselves
 from tuning.worker import stopping
 
 logger = logging.getLogger(__name__)
@@ -38,7 +37,6 @@ def choose_queue(sender: str, instance: Any, conf: Any, options: dict[str, Any],
     """Serve the queue of this machine's capability, unless ``-Q`` names others."""
     from tuning.worker import process as worker
 
-    keep_to_ourselves()
     _refuse_newer_database()
     global _name
     _name = f"{sender}#{os.getpid()}"

@@ -18,6 +18,7 @@ from tuning.doorbell.bell import bell
 from tuning.environments.declaring import follow_workers
 from tuning.environments.rebuilding import ask_for_rebuilds, settle_rebuilds
 from tuning.environments.revalidation import settle
+from tuning.kernels.binding import withdraw_unapproved
 from tuning.kernels.claims import waiting as waiting_evaluations
 from tuning.models import Exploration, Pause, State, Worker
 from tuning.queue import claims
@@ -68,6 +69,7 @@ def _due(rarely: bool) -> Iterator[tuple[str, Callable[[], object]]]:
         yield "following workers' environments", follow_workers
         yield "settling rebuilds", settle_rebuilds
         yield "asking for rebuilds", ask_for_rebuilds
+        yield "withdrawing unapproved kernels", withdraw_unapproved
         yield "sweeping uploads", sweep_uploads
         yield "forgetting workers", _forget_workers
     yield "ringing idle workers", lambda: bell.ring(idle_with_work())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
@@ -16,6 +17,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from catalog.charging import Terms
 from catalog.models import Organisation
 from catalog.registry import default_organisation
 from dashboard.pages.kernels import selectors as rows
@@ -27,6 +29,7 @@ from dashboard.web.live import Part
 from dashboard.web.paging import asked_page
 from dashboard.web.requests import ViewerRequest
 from opatlas.errors import CallerError
+from tuning.failures.reasons import reason_of
 from tuning.kernels import selectors, services
 from tuning.kernels.dossier import Dossier
 from tuning.kernels.models import Kernel, KernelVersion, VersionState
@@ -121,7 +124,8 @@ def version(request: ViewerRequest, pk: int, number: int) -> HttpResponse:
 def standing(request: ViewerRequest, pk: int, number: int) -> HttpResponse:
     """How the version does in the contests that it entered: a part of its page."""
     found = _version(request, pk, number)
-    return render(request, "kernels/_kernel_standing.html", _standing(found))
+    standing = _standing(found, whole=not _withheld(request, found))
+    return render(request, "kernels/_kernel_standing.html", standing)
 
 
 @require_POST
@@ -149,11 +153,11 @@ def _evidence(
 ) -> HttpResponse:
     user = _user(request)
     moving = found.state in MOVING
-    terms = selectors.source_withheld(found, _sight(request), request.viewer.payer)
+    terms = _withheld(request, found)
     context = {
-        **_evaluations(found),
+        **_evaluations(found, whole=not terms),
         **({} if terms else _texts(found, _sight(request))),
-        **_standing(found),
+        **_standing(found, whole=not terms),
         **({} if terms else _dossier(found, (said or {}).get("ticked", {}))),
         **({"terms": terms, "build_log": ""} if terms else {}),
         "kernel": found.kernel,
@@ -182,8 +186,19 @@ def _evidence(
     return render(request, "kernels/kernel.html", context, status=402 if terms and status == 200 else status)
 
 
-def _evaluations(found: KernelVersion) -> dict[str, Any]:
+def _withheld(request: ViewerRequest, found: KernelVersion) -> Terms | None:
+    """Why its source is not open to who looks. Then the row that the page shows has nothing of it either."""
+    terms = selectors.source_withheld(found, _sight(request), request.viewer.payer)
+    if terms:
+        selectors.leave_out(found)
+    return terms
+
+
+def _evaluations(found: KernelVersion, whole: bool) -> dict[str, Any]:
+    """``whole``: with a compiler's words, which quote the source."""
     evaluations = list(selectors.evaluations_of(found))
+    for one in () if whole else evaluations:
+        one.detail, one.log_tail = reason_of(one.detail), ""
     timed = [one for one in evaluations if one.ratio_to_default is not None]
     against = rows.against_incumbents(timed)
     logs = [one.log_tail for one in evaluations if one.log_tail.strip()]
@@ -225,10 +240,11 @@ def _dossier(found: KernelVersion, ticked: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _standing(found: KernelVersion) -> dict[str, Any]:
-    if found.approved_at is None:
-        return {"version": found, "standings": []}
-    return {"version": found, "standings": selectors.version_standings(found)}
+def _standing(found: KernelVersion, whole: bool) -> dict[str, Any]:
+    standings = selectors.version_standings(found) if found.approved_at else []
+    if not whole:
+        standings = [replace(one, detail=reason_of(one.detail)) for one in standings]
+    return {"version": found, "standings": standings}
 
 
 def _submitted(

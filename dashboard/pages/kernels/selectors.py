@@ -11,13 +11,11 @@ from django.db.models import Count
 
 from catalog.default_names import default_name
 from catalog.models import SHARED, Best
-from catalog.registry import digest_of
 from dashboard.web import wording
 from dashboard.web.charts import operators as operator_charts
 from dashboard.web.charts.drawing import METHODS, called, shortened
 from dashboard.web.highlighting import Code, highlighted
 from opatlas.evidence import Ratios
-from tuning.kernels.binding import submitted_kernel
 from tuning.kernels.dossier import NEEDED, Dossier
 from tuning.kernels.models import Kernel, KernelEvaluation, KernelInspection, KernelVersion, VersionState
 from tuning.routes.manual.submitted import KINDS
@@ -39,17 +37,15 @@ class VersionStep:
 def wins(kernels: Iterable[Kernel]) -> dict[int, int]:
     """Kernel → for how many (operator, target, setting) its approved version is the fastest known."""
     versions = KernelVersion.objects.filter(kernel__in=kernels, state=VersionState.APPROVED)
-    made = {
-        _digest(version): version.kernel_id for version in versions.select_related("kernel__organisation")
-    }
+    made = dict(versions.values_list("pk", "kernel"))
     if not made:
         return {}
     leading = Best.objects.filter(
-        rank=0, scope=SHARED, route__in=KINDS, implementation__candidate_sha256__in=made
+        rank=0, scope=SHARED, route__in=KINDS, implementation__kernel_version__in=made
     )
     counts: Counter[int] = Counter()
-    for digest, count in leading.values_list("implementation__candidate_sha256").annotate(Count("pk")):
-        counts[made[digest]] += count
+    for version, count in leading.values_list("implementation__kernel_version").annotate(Count("pk")):
+        counts[made[version]] += count
     return dict(counts)
 
 
@@ -177,7 +173,3 @@ def _dot(one: dict[str, Any]) -> operator_charts.Dot:
         hover=f"{name}<br>{wording.ratio(ratio)} the speed of the {default_name()}"
         f"<br>{wording.duration_us(one.get('median_us'))}, as its race saw it",
     )
-
-
-def _digest(version: KernelVersion) -> str:
-    return digest_of(submitted_kernel(version).candidate().parameters)

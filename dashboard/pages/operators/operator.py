@@ -47,6 +47,7 @@ from opatlas.identity import Setting
 from tuning.models import Exploration, Trial
 from tuning.rechecks.selectors import reported
 from tuning.statistics import benefit, sides
+from tuning.withheld import shown_one_by_one, shown_trials
 
 TRIALS_SHOWN, SLICES_SHOWN = 50, 200
 CHANGES_READ = 200
@@ -160,7 +161,7 @@ def _evidence(
         "race": raced, "race_table": tables.race(raced),
         "sides_table": tables.sides(side),
         "implementations_table": tables.implementations(row, viewer, made, against, terms, chosen, side),
-        "trials_table": _trials_table(trials, default_route),
+        "trials_table": _trials_table(trials, default_route, viewer),
         "best_table": tables.leaders(points), "history_table": tables.events(found),
         "best_chart": method_charts.best_over_time(points, timezone.now(), default) if points else None,
         "chart": _chart(made, default), "default": default,
@@ -217,11 +218,12 @@ def _trials(request: ViewerRequest, exploration: Exploration | None) -> TrialsPa
     return TrialsPage(rows, page, counts.most_common(), routes, every.keys(), status, route)
 
 
-def _trials_table(trials: TrialsPage | None, default: str) -> Table:
+def _trials_table(trials: TrialsPage | None, default: str, viewer: Viewer) -> Table:
     if trials is None:
         return trials_table((), (), whole=False)
-    every = trials.rows.iterator(chunk_size=500)
-    return trials_table(trials.page.object_list, every, whole=False, default=default)
+    every = shown_one_by_one(viewer, trials.rows.iterator(chunk_size=500))
+    shown = shown_trials(viewer, trials.page.object_list)
+    return trials_table(shown, every, whole=False, default=default)
 
 
 def _chart(made: list[detail.RankedImplementation], default: str) -> Figure | None:

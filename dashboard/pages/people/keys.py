@@ -12,7 +12,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import ApiKey, Organisation
 from catalog.people import audit
-from catalog.people.keys import SCOPES, create_api_key, expiry_of, facts_of, revoke_api_key
+from catalog.people.keys import (
+    SCOPES,
+    create_api_key,
+    expiry_of,
+    facts_of,
+    open_keys_made_with,
+    revoke_api_key,
+)
 from dashboard.templatetags.opatlas import ago
 from dashboard.web.own_rows import administered
 from dashboard.web.requests import ViewerRequest
@@ -54,7 +61,9 @@ def _from(key: ApiKey) -> str:
 def _person(key: ApiKey) -> str:
     if key.user:
         return str(key.user.get_username())
-    return f"made by {key.made_by.get_username()}" if key.made_by else ""
+    if key.made_by:
+        return f"made by {key.made_by.get_username()}"
+    return f"made with the key {key.made_by_key.prefix}" if key.made_by_key else ""
 
 
 COLUMNS = (
@@ -87,7 +96,8 @@ def _page(
     request: ViewerRequest, organisation: Organisation, made: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
     """The page; ``made`` is a new key's text, which is kept nowhere: it is in this one answer only."""
-    rows = list(organisation.api_keys.select_related("user", "made_by").order_by("revoked_at", "-pk")[:500])
+    keys = organisation.api_keys.select_related("user", "made_by", "made_by_key")
+    rows = list(keys.order_by("revoked_at", "-pk")[:500])
     empty = "There is no key yet: a job needs one to ask."
     table = Table("keys", f"API keys of {organisation}", COLUMNS, rows, empty, css="stacks")
     if (answer := exported(request, table)) is not None:
@@ -130,6 +140,15 @@ def create(request: ViewerRequest) -> HttpResponse:
     return _page(request, organisation, made=text)
 
 
+def say_closed(request: ViewerRequest, key: ApiKey) -> None:
+    """That a key is closed, and which ones that were made with it are not."""
+    messages.success(request, f"The key {key} is closed: whoever shows it is refused from now on.")
+    if made := open_keys_made_with(key):
+        some = ", ".join(str(one) for one in made[:10])
+        more = f" and {len(made) - 10} more" if len(made) > 10 else ""
+        messages.warning(request, f"Keys that were made with it stay open: {some}{more}.")
+
+
 @require_POST
 def revoke(request: ViewerRequest, pk: int) -> HttpResponse:
     """Close a key at once."""
@@ -137,5 +156,5 @@ def revoke(request: ViewerRequest, pk: int) -> HttpResponse:
     key = get_object_or_404(ApiKey, pk=pk, organisation=organisation)
     revoke_api_key(key.prefix)
     audit.note(request, action="key.revoke", subject=str(key), organisation=organisation)
-    messages.success(request, f"The key {key} is closed: whoever shows it is refused from now on.")
+    say_closed(request, key)
     return redirect("keys")

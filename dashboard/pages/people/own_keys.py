@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -14,7 +13,7 @@ from catalog.models import ApiKey, Organisation
 from catalog.people import audit
 from catalog.people.keys import expiry_of, facts_of, revoke_api_key
 from catalog.people.own_keys import MOST_OWN_KEYS, make_own_key, own_scopes
-from dashboard.pages.people.keys import COLUMNS, MEANINGS, name_of
+from dashboard.pages.people.keys import COLUMNS, MEANINGS, name_of, say_closed
 from dashboard.web.own_rows import own_organisation
 from dashboard.web.requests import ViewerRequest
 from dashboard.web.tables import Column, Table, exported
@@ -100,5 +99,5 @@ def revoke(request: ViewerRequest, pk: int) -> HttpResponse:
     key = get_object_or_404(ApiKey.objects.select_related("organisation"), pk=pk, user=request.user.pk)
     revoke_api_key(key.prefix)
     audit.note(request, action="key.revoke", subject=str(key), organisation=key.organisation)
-    messages.success(request, f"The key {key} is closed: whoever shows it is refused from now on.")
+    say_closed(request, key)
     return redirect("own-keys")

@@ -32,6 +32,7 @@ from tuning.queue.permissions import may_operate
 from tuning.queue.rates import PAGES_S, lately
 from tuning.statistics.eta import Eta, eta, work_left
 from tuning.statistics.log import log
+from tuning.withheld import shown_one_by_one, shown_trials
 
 TRIALS_SHOWN = 300
 LOG_LINES = 30
@@ -129,10 +130,11 @@ def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
     trials = row.trials.select_related("implementation").defer(
         "candidate", "implementation__schedule", "implementation__source", "implementation__candidate"
     )
-    newest = [] if "export" in request.GET else list(trials.order_by("-pk")[:TRIALS_SHOWN])
+    newest = [] if "export" in request.GET else shown_trials(viewer, trials.order_by("-pk")[:TRIALS_SHOWN])
     timed = row.trials.of_the_default().values_list("route", flat=True)[:1]
     default = next(iter(timed), "")
-    table = trials_table(newest, exportable(row.trials.order_by("pk")), default=default)
+    every = shown_one_by_one(viewer, exportable(row.trials.order_by("pk")))
+    table = trials_table(newest, every, default=default)
     if (answer := exported(request, table)) is not None:
         return answer
     context = {
@@ -141,7 +143,7 @@ def exploration(request: ViewerRequest, pk: int) -> HttpResponse:
         "progress": progress(row),
         "first_result_s": first_result_s(row),
         "eta": eta(row, lately(PAGES_S)) if row.state in (State.QUEUED, State.RUNNING) else None,
-        "log": log(row, LOG_LINES),
+        "log": log(row, viewer, LOG_LINES),
         "trials": newest,
         "trials_table": table,
         "trial_count": row.trials.count() if len(newest) == TRIALS_SHOWN else len(newest),

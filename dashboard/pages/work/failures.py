@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.errors import Unknown
+from catalog.viewing import Viewer
 from dashboard.web.asked import one_of, sort_of, takes, text_of
 from dashboard.web.paging import answer_of, exportable, page_of
 from dashboard.web.requests import ViewerRequest, refusals_said
@@ -21,6 +22,7 @@ from tuning.failures.forgetting import forgotten
 from tuning.failures.selectors import FailureFilters
 from tuning.models import FailureGroup, FailurePlace, Trial
 from tuning.queue.permissions import NotAllowed
+from tuning.withheld import shown_trials
 
 LINES_SHOWN = 12
 """Of a message as it stands; the rest is folded."""
@@ -103,7 +105,7 @@ def failure(request: ViewerRequest, pk: int) -> HttpResponse:
         return answer
     context = {
         "group": group,
-        "words": _words(group),
+        "words": _words(group, request.viewer),
         "table": table,
         "page": shown,
         "may_try": again.may_try(request.viewer, group),
@@ -111,8 +113,9 @@ def failure(request: ViewerRequest, pk: int) -> HttpResponse:
     return answer_of(request, "work/failure.html", "work/_failure_places.html", context)
 
 
-def _words(group: FailureGroup) -> list[FailedWords]:
+def _words(group: FailureGroup, viewer: Viewer) -> list[FailedWords]:
     """Of the latest trial and of the first one, as far as they are kept and two."""
+    shown_trials(viewer, again.trials_of(group))
     trials = {"The latest": group.latest, "The first": group.first if group.first != group.latest else None}
     return [FailedWords(title, trial) for title, trial in trials.items() if trial is not None]
 

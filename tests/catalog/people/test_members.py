@@ -17,6 +17,7 @@ from catalog.people import audit
 from catalog.people import members as people
 from catalog.people.keys import create_api_key
 from catalog.viewing import ADMINISTER, APPROVE, BILL, OPERATE, viewer_of, viewer_of_key
+from tests.dashboard.people import member_client
 
 pytestmark = pytest.mark.django_db
 STRONG = "a-long-walk-in-winter"
@@ -110,6 +111,20 @@ def test_services_keys_do_not_outlive_the_administrator_who_made_them(api_with, 
     assert set(closed) == {own.pk, ci["id"]}, "what a viewer may have stays"
     assert people.remove_member(row) == 1
     assert set(closed.all()) == {own.pk, ci["id"], further["id"]} and others.pk not in closed.all()
+
+
+def test_what_a_key_of_the_shell_made_is_known_when_it_is_closed(api_with, tenant: Organisation) -> None:
+    """Closing it closes none of them, since keys are exchanged so; but nobody overlooks them."""
+    made, text = create_api_key(tenant, "of the shell", ["admin"])
+    ci = api_with(text).post("keys/", {"name": "ci", "scopes": ["admin"]}).json()
+    further = api_with(ci["key"]).post("keys/", {"name": "further", "scopes": ["lookup"]}).json()
+    assert (ci["made_by_key"], further["made_by_key"]) == (made.prefix, ci["prefix"])
+    mine = member_client(tenant, "admin")
+    assert f"made with the key {made.prefix}" in mine.get("/keys/").content.decode()
+    said = mine.post(f"/keys/{made.pk}/revoke/", follow=True).content.decode()
+    assert "stay open" in said and ci["prefix"] in said and further["prefix"] in said
+    closed = api_with(ci["key"]).post(f"keys/{ci['id']}/revoke").json()
+    assert closed["still_open"] == [further["prefix"]] and closed["made_by_key"] == made.prefix
 
 
 def test_switching_an_account_off_closes_every_key_of_it(tenant: Organisation) -> None:

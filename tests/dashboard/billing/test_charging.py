@@ -1,25 +1,36 @@
 """What a lookup charges and withholds."""
 
+from copy import copy
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
+from django.apps import apps
 from django.utils import timezone
 
 from catalog import models
 from catalog.best.artifacts import file_path
 from catalog.charging import withheld
-from catalog.errors import JournalError
+from catalog.errors import JournalError, RequestError
 from catalog.models import JobOperator, LookupTally, Usage
 from catalog.usage.draining import drain_journal
 from dashboard.billing import words
 from dashboard.billing.models import Account, Held, LedgerEntry, MonthCount, Purchase
 from dashboard.billing.preview import preview
+from dashboard.billing.pricelist import check
 from tests.catalog.making import write_file
 
 
 def only(answer):
     (result,) = answer.results
     return result
+
+
+def replaced(rule, **changes):
+    found = copy(rule)
+    for name, value in changes.items():
+        setattr(found, name, value)
+    return found
 
 
 def balance():
@@ -307,7 +318,49 @@ class TestWithheldIsNotOpenedForNothing:
         assert not Purchase.objects.exists()
         credit(1.0)
         assert only(ask(64, calls=calls)).terms.price_micros == 50_000
-        assert withheld(organisation.pk, published.implementation) is None
+        assert withheld(organisation.pk, published.implementation) is None  # its job fetches it now
+        Purchase.objects.update(ends_at=timezone.now())
+        assert withheld(organisation.pk, published.implementation) is not None
+
+    def test_by_time_saved_alone(self, price):
+        """Callers say how much they save: what withholds has a price a hit in each tier."""
+        draft = price(0.01, 2.0, mode="withhold", tiers=[{"from_hit": 9, "per_hit_micros": 5}])
+        check(draft)
+        for wrong, where in (
+            ({"per_hit_micros": 0}, "per_hit_micros"),
+            ({"tiers": [{"from_hit": 9, "per_hit_micros": 0, "per_saved_second_micros": 1}]}, "tiers"),
+        ):
+            with pytest.raises(RequestError, match="sold by the hit") as refused:
+                check(replaced(draft, **wrong))
+            assert refused.value.where == where
+            check(replaced(draft, **wrong, mode="prompt"))
+
+    def test_what_was_paid_under_another_price_is_not_withheld_later(
+        self, ask, put, price, credit, organisation
+    ):
+        paid, saved = put(64, "tvm", 2.0), put(65, "eager", 2.0)
+        price(0.01, route="tvm")
+        price(per_saved_second=1.0, route="eager")
+        ask(64, 65)
+        price(5.0, mode="withhold", priority=1)
+        assert withheld(organisation.pk, paid.implementation) is None
+        assert withheld(organisation.pk, saved.implementation) is not None  # the time, not the thing
+
+    def test_by_what_an_earlier_release_opened_for_nothing(self, ask, put, price, credit, organisation):
+        """Purchases of 0 that were for ever."""
+        free, paid, old = (put(length, "tvm", 2.0).implementation for length in (64, 65, 66))
+        price(0.01, mode="withhold", priority=-1)
+        credit(0.01)
+        ask(65)
+        price(0.0, mode="withhold")
+        ask(64, 65)
+        assert {one.amount_micros for one in LedgerEntry.objects.filter(kind="charge")} == {0, -10_000}
+        began = timezone.now() - timedelta(days=9)
+        Purchase.objects.create(organisation=organisation, implementation=old, first_at=began)
+        Purchase.objects.update(ends_at=None, first_at=began)
+        import_module("dashboard.billing.migrations.0010_purchases_of_nothing").end(apps, None)
+        ended = dict(Purchase.objects.values_list("implementation", "ends_at"))
+        assert ended == {free.pk: began + timedelta(hours=1), paid.pk: None, old.pk: None}  # untold
 
     def test_by_an_amount_that_rounds_to_nothing(self, ask, put, price, credit, organisation):
         published = put(64, "tvm", 2.0)

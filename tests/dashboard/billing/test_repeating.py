@@ -20,7 +20,7 @@ from catalog.models import Implementation, KeptAnswer, LookupTally, Miss, Usage
 from catalog.people.keys import create_api_key
 from catalog.usage.draining import drain_journal
 from dashboard.billing import rules
-from dashboard.billing.models import Account, LedgerEntry, PriceRule
+from dashboard.billing.models import Account, LedgerEntry, PriceRule, Purchase
 from tests.catalog import making
 from tests.conftest import Api
 from tests.hostile.conftest import deploy  # noqa: F401
@@ -101,6 +101,23 @@ def test_it_is_what_was_paid_for_unless_that_was_revoked(lookup, put, price):
     (result,) = again["results"]
     assert (result["status"], result["state"]) == ("miss", "explored") and "revoked" in result["reason"]
     assert paid.implementation.artifact.sha256 not in json.dumps(again["results"])
+
+
+def test_a_repeat_of_a_free_hit_opens_nothing_longer_than_its_hour(lookup, put, price, credit):
+    free, paid = put(64, "tvm", 2.0, method="compiler"), put(65, "eager", 2.0)
+    price(0.01, mode="withhold", method="library")
+    price(0.0, mode="withhold", method="compiler", tiers=[{"from_hit": 2, "per_hit_micros": 10_000}])
+    credit(0.01)
+    include = ["manifest"]
+    first = lookup(64, 65, key="once", include=include).json()
+    assert lookup(64, 65, key="once", include=include).json() == first
+    assert len(first["manifests"]) == 2
+    Purchase.objects.filter(implementation=free.implementation).update(ends_at=timezone.now())
+    again = lookup(64, 65, key="once", include=include).json()
+    withheld, same = again["results"]
+    assert (withheld["state"], withheld["price"]["amount_micros"]) == ("payment_required", 10_000)
+    assert same == first["results"][1] and again["manifests"].keys() == {paid.implementation.artifact.sha256}
+    assert free.implementation.artifact.sha256 not in json.dumps(again) and charges() == 2
 
 
 def test_a_repeat_serves_no_damaged_artifact_either(lookup, put, price):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from catalog.best.publishing import Publication, publish
 from catalog.errors import RequestError, TooLarge, Unknown
-from catalog.models import Best, BestChange, Implementation, Operator, StepFailure
+from catalog.models import Best, BestChange, Implementation, Operator, Organisation, StepFailure
+from catalog.people.members import rename_organisation
 from catalog.registry import default_organisation
+from dashboard.pages.kernels.selectors import wins
 from opatlas.errors import CallerError
 from tests.catalog import making
 from tests.tuning.kernels.conftest import PATTERN, SOURCE, approve
@@ -24,6 +28,7 @@ from tuning.kernels.services import KernelNotAllowed, NotInThatState, may_decide
 from tuning.kernels.states import move
 from tuning.models import State
 from tuning.queue.rounds import begin_rounds
+from tuning.routes.base import Candidate
 
 pytestmark = pytest.mark.django_db
 EVERYTHING = selectors.Sight(everything=True)
@@ -40,8 +45,9 @@ def publish_kernel(version: KernelVersion, exploration: Any, ratio: float, folde
     candidate = binding.submitted_kernel(version).candidate()
     place = {name: getattr(exploration, name) for name in ("operator", "target", "setting")}
     result: Publication = making.new_result(
-        place, "cpp", ratio, candidate=dict(candidate.parameters), folder=folder
-    )
+        place, "cpp", ratio, candidate=dict(candidate.parameters), folder=folder,
+        kernel_version=binding.number_of_version(candidate),
+    )  # fmt: skip
     return publish(result).implementation
 
 
@@ -250,13 +256,23 @@ def test_approval_asks_every_matching_exploration_for_a_round(
 def test_revoking_falls_back_to_the_next_best(
     explored: Any, awaiting: Any, people: Any, tmp_path: Any
 ) -> None:
+    """Whatever its organisation is called by then."""
     row, version = explored(64), awaiting()
     place = {name: getattr(row, name) for name in ("operator", "target", "setting")}
     publish(making.new_result(place, "eager", 1.0))
     approve(version, user=people["bob"], reason="fine")
     made = publish_kernel(version, row, 2.0, tmp_path)
     assert Best.objects.get(rank=0).implementation == made
-    assert binding.implementations_of(version).get() == made
+    before = binding.submitted_kernel(version).candidate()
+    rename_organisation(version.kernel.organisation, "Another name")
+    version = KernelVersion.objects.get(pk=version.pk)
+    assert binding.implementations_of(version).get() == made and wins([version.kernel]) == {
+        version.kernel_id: 1
+    }
+    candidate = binding.submitted_kernel(version).candidate()
+    assert candidate == before and binding.version_of(candidate) == version
+    with transaction.atomic():
+        assert binding.why_not_publish(candidate) == ""
     revoke(version, user=people["carol"], reason="reads beyond the end")
     assert Best.objects.get().route == "eager"
     made.refresh_from_db()
@@ -264,11 +280,48 @@ def test_revoking_falls_back_to_the_next_best(
     assert "reads beyond the end" in BestChange.objects.latest("pk").reason
     assert version.withdrawn_at is not None
     # Whatever a worker still had in hand cannot come back.
-    candidate = binding.submitted_kernel(version).candidate()
     with transaction.atomic():
         assert binding.why_not_publish(candidate) == "its kernel is revoked"
     publish_kernel(version, row, 3.0, tmp_path)
     assert Best.objects.get().route == "eager"
+
+
+@pytest.mark.parametrize("renamed", ("before", "after", "twice"))
+def test_what_was_bound_by_a_name_is_bound_by_its_number(
+    explored: Any, awaiting: Any, people: Any, tmp_path: Any, renamed: str
+) -> None:
+    """Rows of an earlier release: also where the organisation was renamed under it, and the kernel revoked
+    then, which withdrew nothing."""
+    row, version = explored(64), awaiting()
+    approve(version, user=people["bob"], reason="fine")
+    place = {name: getattr(row, name) for name in ("operator", "target", "setting")}
+    given = dict(binding.submitted_kernel(version).candidate().parameters)
+    number = given.pop("kernel_version")
+    named = {**given, "organisation": "default"}
+    made = publish(making.new_result(place, "cpp", 2.0, candidate=named, folder=tmp_path)).implementation
+    bare = making.new_result(
+        place, "cpp", 1.1, candidate={**given, "organisation": ""}, folder=tmp_path, may_lead=False
+    )
+    brought = publish(bare).implementation
+    Implementation.objects.filter(pk__in=(made.pk, brought.pk)).update(method="manual")
+    if renamed != "after":
+        rename_organisation(version.kernel.organisation, "Another name")
+    if renamed == "twice":  # and somebody else took the old name, with a kernel of the same name
+        other = Organisation.objects.create(name="default")
+        again = Kernel.objects.create(organisation=other, name=version.kernel.name, created_by=people["ada"])
+        KernelVersion.objects.create(
+            kernel=again, number=1, language="c", source="// other", source_sha256="0" * 64, pattern={},
+            author="A", licence="MIT", submitted_by=people["ada"],
+        )  # fmt: skip
+    import_module("tuning.kernels.migrations.0005_made_by_number").bind(apps, None)
+    made.refresh_from_db()
+    brought.refresh_from_db()
+    assert (made.kernel_version, brought.kernel_version) == (number, None)
+    assert binding.version_of(Candidate("cpp", named, "")) == version
+    KernelVersion.objects.filter(pk=version.pk).update(state=VersionState.REVOKED)
+    assert Best.objects.get().implementation == made
+    assert binding.withdraw_unapproved() == 1
+    assert Best.objects.get().implementation == brought and binding.withdraw_unapproved() == 0
 
 
 def test_an_edit_voids_the_approval_at_once(

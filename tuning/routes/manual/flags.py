@@ -67,6 +67,8 @@ def check_flags(flags: Sequence[str], language: str) -> tuple[str, ...]:
     """The flags, each once, in the order given; raises :class:`InvalidFlags`."""
     if language not in LANGUAGES:
         raise InvalidFlags(f"The language is one of {', '.join(LANGUAGES)}.", "language")
+    if isinstance(flags, str) or not isinstance(flags, Sequence):
+        raise InvalidFlags("The flags are a list of texts.")
     if len(flags) > MOST:
         raise InvalidFlags(f"A kernel has at most {MOST} flags.")
     for flag in flags:

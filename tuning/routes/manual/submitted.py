@@ -20,10 +20,13 @@ KINDS: Mapping[str, str] = {"cpp": "cpu", "cuda": "cuda"}
 
 @dataclass(frozen=True)
 class SubmittedKernel:
-    """One version of a kernel, with all that compiling it takes. ``launch`` is device code's launch template
+    """One version of a kernel, with all that compiling it takes.
+
+    ``pk`` is its number in the service that keeps it, 0 where none does: names change, and two organisations
+    may have a kernel of one name. ``launch`` is device code's launch template
     (:mod:`tuning.routes.manual.launch_template`); the other languages have none."""
 
-    organisation: str
+    pk: int
     name: str
     version: int
     language: str
@@ -43,7 +46,7 @@ class SubmittedKernel:
     def candidate(self) -> Candidate:
         """The candidate that this kernel is, whatever the operator: its code is part of it."""
         parameters = {
-            "organisation": self.organisation,
+            **({"kernel_version": self.pk} if self.pk else {}),
             "kernel": self.name,
             "version": self.version,
             "language": self.language,

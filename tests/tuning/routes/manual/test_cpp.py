@@ -48,7 +48,7 @@ int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threa
 
 
 def kernel(source: str = SOURCE, language: str = "c", flags: tuple[str, ...] = ("-O3",)) -> SubmittedKernel:
-    return SubmittedKernel("default", "relu", 1, language, source, flags, parse_pattern({"op": "Relu"}))
+    return SubmittedKernel(0, "relu", 1, language, source, flags, parse_pattern({"op": "Relu"}))
 
 
 def build(one: SubmittedKernel, folder: Path, operator: Operator = RELU, **changed: Any) -> Any:

@@ -33,7 +33,7 @@ def as_it_ships(path: Path) -> SubmittedKernel:
     document = json.loads(path.read_text())
     source = path.with_name(document["file"]).read_text()
     pattern, launch = parse_pattern(document["pattern"]), document["launch"]
-    return SubmittedKernel("opatlas", document["name"], 1, "cuda", source, (), pattern, launch)
+    return SubmittedKernel(0, document["name"], 1, "cuda", source, (), pattern, launch)
 
 
 KERNELS = {path.stem: as_it_ships(path) for path in sorted((EXAMPLES / "cuda").glob("*.json"))}
@@ -174,7 +174,7 @@ def test_what_does_not_build_says_why(
 ) -> None:
     operator = parse_operator(SERVED["softmax-cuda"][0])
     pattern = KERNELS["softmax-cuda"].pattern
-    kernel = SubmittedKernel("opatlas", "one", 1, "cuda", source, (), pattern, launch())
+    kernel = SubmittedKernel(0, "one", 1, "cuda", source, (), pattern, launch())
     candidate = Candidate("cuda", {**kernel.candidate().parameters, **changes}, "one")
     with pytest.raises(RouteError, match=sentence):
         ROUTE.build(operator, GPU, SETTING, candidate, tmp_path)
@@ -203,7 +203,7 @@ def test_our_own_proof_compiles_in_the_sandbox_and_is_known_as_ours(tmp_path: Pa
 def test_what_stands_out_in_device_code_is_a_risk_line(tmp_path: Path) -> None:
     source = 'extern "C" __global__ void f(float* y) { y[0] = (float)clock64(); printf("%d", 1); }'
     kernel = SubmittedKernel(
-        "opatlas", "one", 1, "cuda", source, (), KERNELS["softmax-cuda"].pattern,
+        0, "one", 1, "cuda", source, (), KERNELS["softmax-cuda"].pattern,
         launch(arguments=[{"output": 0}]),
     )  # fmt: skip
     operator = parse_operator(SERVED["softmax-cuda"][0])
