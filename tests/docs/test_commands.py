@@ -357,7 +357,7 @@ def test_command(command: str, typed: Typed) -> None:
 
 @pytest.mark.alone
 @pytest.mark.slow
-@pytest.mark.xdist_group("tests/docs")  # one service
+@pytest.mark.group("tests/docs")  # one service
 @pytest.mark.parametrize("command", RUNNING)
 def test_command_of_the_service(command: str, service: Service) -> None:
     serve = psutil.Process(service.process.pid)
