@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m tuning.bare.installing
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-times test-fast mutants chaos lint types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
+.PHONY: help run test test-all test-changed test-steady test-times test-fast mutants chaos lint types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -49,11 +49,17 @@ test: $(VENV)/dev.stamp  ## Every test: in parallel, then real workers, then wha
 test-all: $(VENV)/dev.stamp  ## The same, and what is only worth a nightly run
 	@$(BIN)/python -m tests --all
 
+test-changed: $(VENV)/dev.stamp  ## SINCE=rev: what a change since then (the last commit) can touch, as its imports say
+	@$(BIN)/python -m tests.changed $(if $(filter command% environment%,$(origin SINCE)),--since $(SINCE))
+
+test-steady: $(VENV)/dev.stamp  ## TIMES=10 SELECT=path: the parallel part so often in a row, under load, until a test fails
+	@$(BIN)/python -m tests.steady $(or $(TIMES),10) $(SELECT)
+
 test-times: $(VENV)/dev.stamp  ## How long each part of the last run took, and its slowest 30 tests
 	@$(BIN)/python -m tests.times
 
 test-fast: $(VENV)/dev.stamp  ## Only quick tests without services or a browser
-	@$(BIN)/python -m pytest -n 2 -m "not slow and not services and not browser and not timing" -q
+	@$(BIN)/python -m pytest -p tests.forked --processes 2 -m "not slow and not services and not browser and not timing" -q
 
 chaos: $(VENV)/dev.stamp  ## MINUTES=10 SEED=…: random faults on two nodes over PostgreSQL and Redis; what was lost or counted twice
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
