@@ -303,7 +303,8 @@ class Worker:
             at_a_home_of_its_own(self.name)
         if times := plugins.getplugin("times"):
             times.pytest_collection_finish()
-        logging.raiseExceptions = False  # a server's thread may log once more, after its test's stream is closed
+        # A server's thread may log once more, after its test's stream is closed.
+        logging.raiseExceptions = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         data = self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
