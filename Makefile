@@ -46,8 +46,8 @@ run: $(VENV)/opatlas.stamp  ## The whole service on http://127.0.0.1:$PORT (8000
 test: $(VENV)/dev.stamp  ## Every test: in parallel, then real workers, then what needs the cores to itself
 	@$(BIN)/python -m tests
 
-test-all: $(VENV)/dev.stamp  ## The same, and what is only worth a nightly run
-	@$(BIN)/python -m tests --all
+test-all: $(VENV)/dev.stamp  ## Nightly ones too, in parts of 40 minutes: those not yet green at this commit, or PART=name
+	@$(BIN)/python -m tests.nightly $(PART)
 
 test-changed: $(VENV)/dev.stamp  ## SINCE=rev: what a change since then (the last commit) can touch, as its imports say
 	@$(BIN)/python -m tests.changed $(if $(filter command% environment%,$(origin SINCE)),--since $(SINCE))

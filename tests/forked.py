@@ -252,6 +252,7 @@ class Worker:
     def __init__(self, session: pytest.Session, channel: Connection, name: str) -> None:
         self.session, self.channel, self.name = session, channel, name
         self.config = session.config
+        self.hears_warnings = False
 
     def run(self, unit: list[int] | None) -> None:
         code = 1
@@ -294,6 +295,7 @@ class Worker:
         plugins = config.pluginmanager
         plugins.unregister(name="terminalreporter")
         plugins.register(self)
+        self.hears_warnings = True  # as it registers, it is told those that its parent knows
         if capture := plugins.getplugin("capturemanager"):
             capture.stop_global_capturing()  # its file is the parent's
             capture.start_global_capturing()
@@ -313,6 +315,8 @@ class Worker:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
     ) -> None:
+        if not self.hears_warnings:
+            return
         text = warnings.WarningMessage(
             f"{warning_message.category.__name__}: {warning_message.message}",
             UserWarning, warning_message.filename, warning_message.lineno,
