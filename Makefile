@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m tuning.bare.installing
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-times test-fast mutants chaos lint types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
+.PHONY: help run test test-all test-changed test-steady test-times test-fast mutants chaos lint ruff types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -46,14 +46,20 @@ run: $(VENV)/opatlas.stamp  ## The whole service on http://127.0.0.1:$PORT (8000
 test: $(VENV)/dev.stamp  ## Every test: in parallel, then real workers, then what needs the cores to itself
 	@$(BIN)/python -m tests
 
-test-all: $(VENV)/dev.stamp  ## The same, and what is only worth a nightly run
-	@$(BIN)/python -m tests --all
+test-all: $(VENV)/dev.stamp  ## Nightly ones too, in parts of 40 minutes: those not yet green at this commit, or PART=name
+	@$(BIN)/python -m tests.nightly $(PART)
+
+test-changed: $(VENV)/dev.stamp  ## SINCE=rev: what a change since then (the last commit) can touch, as its imports say
+	@$(BIN)/python -m tests.changed $(if $(filter command% environment%,$(origin SINCE)),--since $(SINCE))
+
+test-steady: $(VENV)/dev.stamp  ## TIMES=10 SELECT=path: the parallel part so often in a row, under load, until a test fails
+	@$(BIN)/python -m tests.steady $(or $(TIMES),10) $(SELECT)
 
 test-times: $(VENV)/dev.stamp  ## How long each part of the last run took, and its slowest 30 tests
 	@$(BIN)/python -m tests.times
 
 test-fast: $(VENV)/dev.stamp  ## Only quick tests without services or a browser
-	@$(BIN)/python -m pytest -n 2 -m "not slow and not services and not browser and not timing" -q
+	@$(BIN)/python -m pytest -p tests.forked --processes 2 -m "not slow and not services and not browser and not timing" -q
 
 chaos: $(VENV)/dev.stamp  ## MINUTES=10 SEED=…: random faults on two nodes over PostgreSQL and Redis; what was lost or counted twice
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
@@ -61,10 +67,23 @@ chaos: $(VENV)/dev.stamp  ## MINUTES=10 SEED=…: random faults on two nodes ove
 mutants: $(VENV)/dev.stamp  ## Would the tests notice? MUTANTS_S=600: the core changed here and there, ONLY=part of a path
 	@$(BIN)/python -m tests.mutants $(ONLY)
 
-lint: $(VENV)/dev.stamp  ## ruff, mypy and the import rules
+# Of mypy, ruff and the import rules; a place that outlives this tree saves the next one most of their time.
+LINT_CACHE ?= var/lint
+export MYPY_CACHE_DIR ?= $(LINT_CACHE)/mypy
+export RUFF_CACHE_DIR ?= $(LINT_CACHE)/ruff
+
+lint: $(VENV)/dev.stamp  ## ruff, mypy and the import rules, side by side
+	@mkdir -p $(LINT_CACHE)
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 --output-sync ruff types imports
+
+ruff: $(VENV)/dev.stamp
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+
+imports: $(VENV)/dev.stamp
+	@$(BIN)/lint-imports --cache-dir $(LINT_CACHE)/imports
 
 migrations-check: $(VENV)/dev.stamp  ## No model change without its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run

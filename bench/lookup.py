@@ -28,13 +28,13 @@ from typing import Any
 from bench.conf import conf
 from bench.contest.sample import read_sample, sample_path
 from bench.record import BenchRecord, spread
+from bench.servers import private_postgres
 from bench.tvm_database import TvmDatabase
 from dashboard.run.stack import ROOT, Stack
 from dashboard.run.statistics import percentile
 from opatlas.client import RestClient
 from opatlas.graph import extract
 from opatlas.identity import Operator
-from tests.services import private_postgres
 from tuning.graph import sample_model
 
 SIZES = {"1k": 1_000, "100k": 100_000}

@@ -28,8 +28,8 @@ from typing import Any
 from bench.conf import conf
 from bench.lookup import manage
 from bench.record import FOLDER, BenchRecord
+from bench.servers import KeptPostgres
 from dashboard.run.stack import ROOT, Stack
-from tests.services import KeptPostgres
 
 ENGINES = ("postgres", "sqlite")
 AIM_MS = {"postgres": 200.0, "sqlite": 500.0}

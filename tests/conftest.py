@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.nodeid import NodeId
 from hypothesis import settings
 
 import opatlas.conf
-from tests.assertions import rewrite_a_share
+from tests.assertions import rewritten_meanwhile
 from tests.configuring import configured
 from tests.databases import empty, new_sqlite
+from tests.forked import GROUP
 from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
 from tests.times import Times
 
@@ -29,19 +29,17 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("opatlas")
     os.environ.setdefault("OPATLAS_FRAMEWORKS", "none")  # a test that tries frameworks names them …
     opatlas.conf._process.pop(opatlas.conf.OpatlasConf, None)  # … and pytest-django has read it already
-    if config.pluginmanager.hasplugin("xdist"):
-        config.pluginmanager.import_plugin("tests.scheduling")
-    config.pluginmanager.register(Times(os.environ.get("OPATLAS_TEST_PART", "last")))
-    os.environ["OPATLAS_TEST_PART"] = ""  # a test's own pytest writes none
+    config.pluginmanager.register(Times(os.environ.get("OPATLAS_TEST_TIMES") != "none"), "times")
+    os.environ["OPATLAS_TEST_TIMES"] = "none"  # a test's own pytest writes no times
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """What is made while ten thousand tests are read stays: looking for garbage was a fifth of it."""
-    rewrite_a_share(session.config)
     gc.disable()
     try:
-        return (yield)
+        with rewritten_meanwhile(session.config):
+            return (yield)
     finally:
         gc.enable()
 
@@ -54,14 +52,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share what is set up once, a laboratory, a browser, compiled kernels, form a group: with
-    ``--dist loadgroup`` one process has them all. Slow ones begin, so that quick ones fill both ends."""
+    """Tests that share what is set up once, a laboratory, a browser, compiled kernels, form a group: one
+    process has them all. Slow ones begin, so that quick ones fill both ends."""
     groups = {item: group for item in items if (group := _group(item))}
-    if items and getattr(items[0].config.option, "loadgroup", False):  # a process of several, by xdist
-        for item, group in groups.items():
-            # xdist tells groups by what follows an @. It writes that where pytest 9.2 reads no more, and
-            # before this hook: without this no test has a group.
-            item._id = NodeId.parse(f"{item.nodeid}@{group}")
+    for item, group in groups.items():
+        item.stash[GROUP] = group
     slow = [item for item in items if item.get_closest_marker("slow")]
     early = {groups.get(item, item) for item in slow}
     items.sort(key=lambda item: groups.get(item, item) not in early)
@@ -72,7 +67,7 @@ def _group(item: pytest.Item) -> str:
 
     The servers, which tests of all kinds ask for, take a second to start: they make no group.
     """
-    if mark := item.get_closest_marker("xdist_group"):
+    if mark := item.get_closest_marker("group"):
         return str(mark.args[0])
     places = []
     for name, definitions in item._fixtureinfo.name2fixturedefs.items():  # type: ignore[attr-defined]

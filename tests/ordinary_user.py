@@ -51,7 +51,7 @@ def passes_as_user(*arguments: str, timeout_s: float = 300) -> None:
             env={
                 "PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), "SHOWN": str(python),
                 "OPATLAS_CACHE": str(home / "cache"), "OPATLAS_HOME": str(home / "state"),
-                "OPATLAS_TEST_PART": "", "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1",
+                "OPATLAS_TEST_TIMES": "none", "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1",
             },
             cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip

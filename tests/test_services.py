@@ -83,14 +83,3 @@ def test_where_services_are_required_a_missing_program_fails_the_run(tmp_path):
     done = run_without_redis(tmp_path, OPATLAS_REQUIRE_SERVICES="1")
     assert done.returncode == 1
     assert "1 passed, 1 error" in done.stdout
-
-
-@pytest.mark.xdist_group("a group of its own")
-def test_what_shares_a_setup_is_named_by_its_group(request):
-    """The scheduler reads groups from names: without, two processes set everything up twice."""
-    from xdist.scheduler import LoadGroupScheduling
-
-    if not getattr(request.config.option, "loadgroup", False):
-        pytest.skip("one process runs all")
-    group = LoadGroupScheduling._split_scope(None, request.node.nodeid)  # type: ignore[arg-type]
-    assert group == "a group of its own"

@@ -7,7 +7,6 @@ busy machine only the second figure can be compared with another run's.
 from __future__ import annotations
 
 import json
-import re
 import resource
 import sys
 import time
@@ -20,7 +19,6 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "var" / "test-times"
 SLOWEST = 30
-_GROUP = re.compile(r"@[^\]@]+$")
 
 
 def cpu_s() -> float:
@@ -32,15 +30,14 @@ def cpu_s() -> float:
 class Times:
     """A plug-in of pytest: workers measure, the process that collects their reports writes.
 
-    ``part`` names the file; a test's time includes what it is the first to set up.
-    """
+    One file for each part of a forked run (:mod:`tests.forked`), ``last`` for any other. A test's time
+    includes what it is the first to set up."""
 
-    def __init__(self, part: str) -> None:
-        self.part = part
+    def __init__(self, writes: bool) -> None:
+        self.writes = writes
         self.began = time.monotonic()
         self.used = cpu_s()
         self.tests: dict[str, dict[str, float]] = defaultdict(lambda: {"wall_s": 0.0, "cpu_s": 0.0})
-        self.failed: dict[str, None] = {}
 
     def pytest_collection_finish(self) -> None:
         self.used = cpu_s()  # what reading the tests takes is no test's
@@ -56,34 +53,45 @@ class Times:
         row = self.tests[report.nodeid]
         row["wall_s"] += report.duration
         row["cpu_s"] += dict(report.user_properties).get("cpu_s", 0.0)
-        if report.failed:
-            self.failed[ungrouped(report.nodeid)] = None
-
-    def pytest_collectreport(self, report: Any) -> None:
-        if report.failed:
-            self.failed[report.nodeid] = None  # a file that cannot be read is asked again as one
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if hasattr(session.config, "workerinput") or not (self.part and (self.tests or self.failed)):
+        if not (self.writes and self.tests):
             return
         FOLDER.mkdir(parents=True, exist_ok=True)
-        rows = {
-            name: {unit: round(value, 3) for unit, value in row.items()} for name, row in self.tests.items()
-        }
-        took_s = round(time.monotonic() - self.began, 1)
-        whole = {"wall_s": took_s, "failed": list(self.failed), "tests": rows}
-        (FOLDER / f"{self.part}.json").write_text(json.dumps(whole, indent=1))
+        forked = session.config.pluginmanager.getplugin("forked")
+        took = forked.took if forked else {"last": [self.began, time.monotonic()]}
+        part_of = {item.nodeid: forked.part_of(item).name for item in session.items} if forked else {}
+        for part, (began, ended) in took.items():
+            rows = {
+                name: {unit: round(value, 3) for unit, value in row.items()}
+                for name, row in self.tests.items()
+                if part_of.get(name, part) == part
+            }
+            whole = {"wall_s": round(ended - began, 1), "tests": rows}
+            (FOLDER / f"{part}.json").write_text(json.dumps(whole, indent=1))
 
 
-def ungrouped(name: str) -> str:
-    """A test's name without the group that pytest-xdist puts behind it."""
-    return _GROUP.sub("", name)
+def parts_took() -> list[str]:
+    """What to say of the latest run's parts."""
+    wholes = [(part.stem, json.loads(part.read_text())) for part in sorted(FOLDER.glob("*.json"))]
+    return [f"{name}: {len(whole['tests'])} tests in {whole['wall_s']:.0f} s" for name, whole in wholes]
 
 
-def failed_in(part: str) -> list[str]:
-    """Tests that failed in a part of the latest run, by their names."""
-    path = FOLDER / f"{part}.json"
-    return list(json.loads(path.read_text())["failed"]) if path.exists() else []
+def machine_s() -> float:
+    """Seconds of one core for a fixed piece of work, half Python's and half numpy's: runs of machines that
+    differ are compared by it. The best of three, since a busy machine takes the others longer."""
+    import numpy as np
+
+    def seconds() -> float:
+        began, total = time.thread_time(), 0
+        for number in range(2_000_000):
+            total += number * number % 7
+        values = np.random.default_rng(0).random(1_000_000)
+        for _ in range(8):
+            values = np.sort(np.sqrt(values[::-1] + 0.5))
+        return time.thread_time() - began
+
+    return min(seconds() for _ in range(3))
 
 
 def main() -> int:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bench.contest.sample import HEAVY_SIZE, HEAVY_US
 from opatlas.errors import OpatlasError
 from opatlas.identity import Operator, Setting, describe, detect_target
 from opatlas.load import load
@@ -24,13 +23,16 @@ from tuning.measure.shared_tensors import TensorSlot
 from tuning.routes import registry
 
 CALLS = 3  # after the first; the fastest counts
-ONE_THREAD_US = (2 * HEAVY_US[0], HEAVY_US[1])
 
 Chosen = tuple[Operator, Mapping[str, Any]]
 
 
-def choose_heavy(candidates: Iterable[Chosen], size: int = HEAVY_SIZE) -> list[Mapping[str, Any]]:
-    """The records of the first ``size`` operators whose default takes ``ONE_THREAD_US`` a call here."""
+def choose_heavy(
+    candidates: Iterable[Chosen], size: int, two_threads_us: tuple[float, float]
+) -> list[Mapping[str, Any]]:
+    """The records of the first ``size`` operators whose default takes so long a call here, where two threads
+    need half of the time of one at best."""
+    least_us, most_us = 2 * two_threads_us[0], two_threads_us[1]
     kept: list[Mapping[str, Any]] = []
     for operator, record in candidates:
         try:
@@ -39,7 +41,7 @@ def choose_heavy(candidates: Iterable[Chosen], size: int = HEAVY_SIZE) -> list[M
         except (OpatlasError, RuntimeError, MemoryError) as error:
             took_us, said = 0.0, f"no time: {error}"
         print(f"{len(kept)}/{size}  {describe(operator).summary[:80]}  {said}", flush=True)
-        if ONE_THREAD_US[0] <= took_us <= ONE_THREAD_US[1]:
+        if least_us <= took_us <= most_us:
             kept.append(record)
         if len(kept) == size:
             break

@@ -171,7 +171,7 @@ def main(source: Path, what: str = "open", out: str = "") -> None:
     elif what == "heavy":
         from bench.contest.heavy import choose_heavy
 
-        write_records(choose_heavy(in_turns(records, is_heavy)), HEAVY)
+        write_records(choose_heavy(in_turns(records, is_heavy), HEAVY_SIZE, HEAVY_US), HEAVY)
     elif what == "further":
         write_records(choose(records, FURTHER_SIZE, after=SIZE), Path(out))
     else:

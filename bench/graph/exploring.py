@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.kernels import ROUTES, admit_kernels
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.onnx_model import Extracted
 from opatlas.graph.profile import ModelProfile
@@ -24,9 +25,6 @@ OF_A_ROUND = 8
 what the others may save."""
 SINGLES = 0.5
 """Of a model's share of the budget, for operators of one node; fused ones have the rest."""
-ROUTES = ("cpp", "halide", "tvm")
-"""Whose times a plan is made of, beside ONNX Runtime's: its kernels' (``cpp``: those that ship). The worker
-has no others: contests of all take several times as long."""
 DRY = 2
 """Rounds that make no plan faster, after which no further one is asked for."""
 
@@ -122,16 +120,6 @@ def _ask(course: Any, found: AskedForPlan, first: Callable[[], None] = lambda: N
         found.known += sum(after[at].hit for at in new)
     found.asked += len(new)
     found.asked_s = round(found.asked_s + course.explored_s, 1)
-
-
-def admit_kernels(stack: Any, say: Callable[[str], None]) -> None:
-    """Those that ship, approved where the operators that were asked for gave them evidence: contests have
-    them from the start then. What that takes is on top of exploring."""
-    from bench.contest.course import KERNELS_WAIT_S, LOOK_S, Jury
-    from tuning.queue import steering
-
-    steering.resume("*")  # the course before has paused it
-    stack.wait_for(Jury(say).is_done, KERNELS_WAIT_S, "the hand-written kernels' evidence", LOOK_S)
 
 
 def _rounds(planned: Callable[[], MadePlan], found: AskedForPlan, end: float) -> Iterator[MadePlan]:

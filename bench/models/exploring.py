@@ -109,7 +109,7 @@ def explore(
 ) -> dict[str, Any]:
     """As jobs would have it: the operators are asked for, and one worker explores them, at most so long. How
     many hit then, how many by a compiled kernel, and how many contests have ended."""
-    from bench.graph.exploring import ROUTES, admit_kernels
+    from bench.kernels import ROUTES, admit_kernels
     from catalog.people.keys import create_api_key
     from catalog.registry import default_organisation
     from dashboard.run.demo import Demo

@@ -7,8 +7,6 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from bench.models.modules import MODULES
-
 
 def made(name: str, seed: int = 0) -> tuple[nn.Module, torch.Tensor]:
     """The module in evaluation mode, and float32 input ``[1, 3, SIZE, SIZE]``."""
@@ -88,6 +86,8 @@ def _mobilenet() -> nn.Module:
 
 SIZE = 128
 """An input's height and width."""
-_MAKERS: dict[str, Callable[[], nn.Module]] = dict(
-    zip(MODULES, (_resnet, _mobilenet, lambda: _Patches(SIZE)), strict=True)
-)
+_MAKERS: dict[str, Callable[[], nn.Module]] = {
+    "module_resnet": _resnet,
+    "module_mobilenet": _mobilenet,
+    "module_transformer": lambda: _Patches(SIZE),
+}

@@ -22,7 +22,7 @@ from typing import Any
 
 from bench.conf import conf
 from bench.record import BenchRecord
-from tests.services import MissingProgram
+from bench.servers import MissingProgram
 
 BUDGET_S = 240.0
 

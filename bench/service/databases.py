@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.services import PrivatePostgres
+from bench.servers import PrivatePostgres
 
 
 @contextmanager

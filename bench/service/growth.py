@@ -73,11 +73,14 @@ def _serve(day: datetime) -> None:
     """Into the journal, as lookups of eight operators each write it."""
     from catalog.registry import default_organisation, register_operator
     from catalog.usage import journal
-    from tests.catalog.making import relu
+    from opatlas.identity import Node, Operator, Value
 
     chance = random.Random(1)
     organisation = default_organisation().pk
-    operators = [register_operator(relu(64 + number)).pk for number in range(OPERATORS)]
+    sizes = [Value("float32", (64 + number,)) for number in range(OPERATORS)]
+    relu = (Node("Relu", (0,), (1,)),)
+    relus = [Operator(inputs=(size,), nodes=relu, outputs=(1,), produced=(size,)) for size in sizes]
+    operators = [register_operator(one).pk for one in relus]
     for number in range(HITS // 8):
         at = day + timedelta(seconds=86_400 * number * 8 / HITS)
         hits = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.service.databases import databases
-from tests.compatibility.upgrading import tree_before, upgrade
+from bench.service.upgrading import tree_before, upgrade
 
 
 def measure_upgrade(engine: str) -> dict[str, Any]:

@@ -177,7 +177,7 @@ def in_turns(seeded: Seeded, urls: dict[str, str], round_s: int = ROUND_S) -> di
 @contextmanager
 def filled(engine: str, count: int) -> Iterator[Seeded]:
     from bench.lookup import manage
-    from tests.services import private_postgres
+    from bench.servers import private_postgres
 
     with ExitStack() as stack:
         home = stack.enter_context(TemporaryDirectory(prefix="opatlas-wire-"))

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from urllib.parse import urlsplit
 
+from bench.servers import MissingProgram, private_redis
 from bench.wire.load import CONNECTIONS
-from tests.services import MissingProgram, private_redis
 
 REQUESTS = 100_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.upgrading import Upgraded, tree_before, upgrade
+from bench.service.upgrading import Upgraded, tree_before, upgrade
 from tests.services import NOT_TESTED, MissingProgram, PrivatePostgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

@@ -12,7 +12,7 @@ import pytest
 from tests.databases import ROOT
 from tests.distribution.tree import copy_tree, make, new_environment, run
 
-pytestmark = pytest.mark.xdist_group("distribution")  # one tree for all
+pytestmark = pytest.mark.group("distribution")  # one tree for all
 WHERE = "import opatlas.client; print(opatlas.client.__file__)"
 
 

@@ -33,7 +33,7 @@ from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, unt
 from tests.opatlas.dynamo.installed import installed_at
 from tests.tuning.graph.making import relu
 
-ALONE = (pytest.mark.alone, pytest.mark.slow, pytest.mark.xdist_group("tests/docs"))  # one service
+ALONE = (pytest.mark.alone, pytest.mark.slow, pytest.mark.group("tests/docs"))  # one service
 NIGHTLY = (pytest.mark.nightly, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600))
 
 

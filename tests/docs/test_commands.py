@@ -294,6 +294,8 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make test": make_target,
     "make test-gpu": make_target,
     "make test-all": make_target,
+    "make test-changed": make_target,
+    "make test-steady TIMES=10": make_target,
     "make test-times": make_target,
     "manage.py adopt_home OLD_FOLDER": old_home,
     "manage.py archive_audit --before 2026-01-01 --to audit.jsonl": plainly,
@@ -357,7 +359,7 @@ def test_command(command: str, typed: Typed) -> None:
 
 @pytest.mark.alone
 @pytest.mark.slow
-@pytest.mark.xdist_group("tests/docs")  # one service
+@pytest.mark.group("tests/docs")  # one service
 @pytest.mark.parametrize("command", RUNNING)
 def test_command_of_the_service(command: str, service: Service) -> None:
     serve = psutil.Process(service.process.pid)

@@ -29,14 +29,14 @@ T = TypeVar("T")
 LONG_S = 120.0
 """What happens at all happens within this, on any host."""
 SHORT = {
-    "OPATLAS_LEASE_S": "2",
+    "OPATLAS_LEASE_S": "5",
     "OPATLAS_TICK_S": "0.2",
     "OPATLAS_LEADER_LEASE_S": "1.5",
     "OPATLAS_WORKER_BEAT_S": "0.5",
     "OPATLAS_SERVED_S": "3",
     "OPATLAS_STOP_GRACE_S": "2",
 }
-"""Leases so short that a test can wait for their end."""
+"""Leases so short that a test can wait for their end, and long enough to be renewed on a busy host."""
 
 
 @dataclass

@@ -105,7 +105,7 @@ WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 780}
 
 
 @pytest.mark.parametrize(
-    "half", [pytest.param(half, marks=pytest.mark.xdist_group(f"pages {half}")) for half in range(HALVES)]
+    "half", [pytest.param(half, marks=pytest.mark.group(f"pages {half}")) for half in range(HALVES)]
 )
 def test_every_page(filled: None, window: Callable[..., Watched], half: int) -> None:
     """As a telephone has it at night, then wide, then by day; and without scripts."""

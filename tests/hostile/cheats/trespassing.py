@@ -63,7 +63,9 @@ TRESPASSING = (
     Cheat(Case("moves_to_a_cpu", "Binds its process to one CPU.",
                "relu(t); if (!calls++) { cpu_set_t c; CPU_ZERO(&c); CPU_SET(0, &c); sched_setaffinity(0, sizeof c, &c); }"),
           "The process's CPUs and priority must be as they were.", CHEATED, ("CPUs",)),
-    Cheat(Case("steps_back", "Changes its process's priority.", "relu(t); if (!calls++) nice(3);"),
+    Cheat(Case("steps_back", "Changes its process's priority, or where that is the last one its policy.",
+               "relu(t); if (!calls++) { struct sched_param q = {0}; int was = getpriority(PRIO_PROCESS, 0); nice(3);"
+               " if (getpriority(PRIO_PROCESS, 0) == was) sched_setscheduler(0, SCHED_BATCH, &q); }"),
           "The process's CPUs and priority must be as they were.", CHEATED, ("priority",)),
     Cheat(Case("asks_for_the_front", "Asks for a real-time policy and, refused, computes nothing.",
                "struct sched_param q = {50}; if (!sched_setscheduler(0, SCHED_FIFO, &q)) relu(t);"),

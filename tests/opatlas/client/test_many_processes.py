@@ -10,6 +10,7 @@ import pytest
 from bench.contest.sample import NAMED
 from bench.shared_cache import ask_by_many, differing, truth
 from opatlas.client import Client
+from opatlas.client.cache import cachefile
 from opatlas.identity import Setting
 from tests.databases import ROOT
 from tests.opatlas.client.forking import fork
@@ -17,6 +18,13 @@ from tests.opatlas.load.kernels import add_operator
 from tuning.graph.operator_list import extract_list
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the file is another's on this host, nobody goes on without it."""
+    monkeypatch.setattr(cachefile, "BUSY_S", 60.0)
+
 
 LISTS = [*NAMED.values(), *(ROOT / f"tests/data/{name}_calls.json" for name in ("aten", "benchmark"))]
 """What lies here of the open logs."""
@@ -56,17 +64,16 @@ def test_sixty_four_processes_on_one_cache(live_server, make_key, tmp_path, publ
             try:
                 with Client(live_server.url, key, **options, offline=True) as client:
                     found = [client.lookup(add_operator()).best for _ in range(20)]
-                    same = all(best in (truth, None) for best in found)  # empty: it waited too long
+                    same = all(best == truth for best in found)
                     place = number.to_bytes(16, "big")
                     client.store.keep(place, {add_operator().key: ({"number": number}, 60.0)})
                     kept = client.store.entry(place, add_operator().key)
-                    right = same and (kept is None or kept.body == {"number": number})
-                    status = (0 if truth in found else 2) if right else 1
+                    status = 0 if same and kept and kept.body == {"number": number} else 1
             finally:
                 os._exit(status)
         children.append(child)
     ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    assert set(ended) <= {0, 2} and ended.count(0) >= 48, ended
+    assert set(ended) == {0}, ended
     with Client(live_server.url, key, **options, offline=True) as last:
-        assert last.store.counts()["entries"] > 16, "who waited too long for the file went on without"
+        assert last.store.counts()["entries"] >= 1 + 64
         assert last.lookup(add_operator()).best == truth

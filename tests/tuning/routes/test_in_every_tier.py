@@ -27,7 +27,7 @@ from tuning.routes.registry import default_candidate, routes_for
 
 ROUTES = routes_for("cpu")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("route-by-tier")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("route-by-tier")]
 
 MISSING = {"T2": (), "T1": ("bwrap",), "T0": ("bwrap", "unshare")}
 

@@ -27,7 +27,7 @@ WAIT_S = 90.0
 
 @pytest.fixture
 def service(tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
-    """SQLite and the file-system broker; leases of two seconds."""
+    """SQLite and the file-system broker; leases of five seconds."""
     with django_db_blocker.unblock(), live(tmp_path) as service:
         yield service
 

@@ -30,7 +30,7 @@ ROUTE, TARGET, SETTING = InductorRoute(), detect_target(), Setting(threads=2)
 PLAIN = Candidate("inductor", {}, "ahead of time")
 PACKED = Candidate("inductor", {"options": TEMPLATES}, "C++ GEMM templates")
 compiles = pytest.mark.skipif(not ROUTE.available(TARGET), reason="Inductor does not work here")
-pytestmark = pytest.mark.xdist_group("inductor")  # its first graph in a process takes as long as ten more
+pytestmark = pytest.mark.group("inductor")  # its first graph in a process takes as long as ten more
 Build = Callable[[Operator, Candidate], BuiltArtifact]
 
 

@@ -33,7 +33,7 @@ from tuning.routes.compiler.inductor.cxx import find_cxx
 ROUTE = InductorRoute()
 VALUES = [{"shape": [8, 16], "dtype": "float32"}, {"shape": [16, 4], "dtype": "float32", "const": True}]
 OPERATOR = parse_operator({"op": "MatMul", "inputs": VALUES})
-pytestmark = pytest.mark.xdist_group("inductor")
+pytestmark = pytest.mark.group("inductor")
 
 
 def test_it_says_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

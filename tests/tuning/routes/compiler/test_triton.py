@@ -30,7 +30,7 @@ COMPILED = ("product of halves", "softmax, long", "layer norm", "mean, middle", 
 """One of each template; attention, which takes longest, has a test of its own."""
 SMALL_ATTENTION = {"block_q": 16, "block_k": 16, "warps": 1, "stages": 1}
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("triton")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("triton")]
 
 
 def on(arch: str) -> Target:

@@ -10,22 +10,20 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from bench.servers import MissingProgram
 from dashboard.run.stack import free_port
-from tests.catalog import making
-from tests.databases import ROOT
-from tests.docs.service import until
-from tests.services import MissingProgram
 
+ROOT = Path(__file__).resolve().parents[2]
 SETUP = """
-import django; django.setup()
+import json; import django; django.setup()
 from catalog.best.publishing import publish
 from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation, register_operator, register_setting, register_target
@@ -33,8 +31,10 @@ from tests.catalog import making
 place = {"target": register_target(making.TARGET), "setting": register_setting(making.SETTING)}
 publish(making.new_result({"operator": register_operator(making.relu(64)), **place}, "eager", 1.0))
 print(create_api_key(default_organisation(), "jobs", ["lookup"])[1])
+asked = {"target": making.TARGET.to_json(), "setting": making.SETTING.to_json(), "include": ["manifest"]}
+print(json.dumps({**asked, "operators": [{"graph": making.relu_json(64)}]}))
 """
-
+"""What the tree before is given, by means of its own tests: prints a key, and what jobs ask."""
 
 COUNT = """
 import django; django.setup()
@@ -97,7 +97,8 @@ class Jobs:
     """Asks one process after the other, over and over; whom a request cannot be sent to, the next, as a
     balancer does."""
 
-    def __init__(self, key: str, webs: list[Web]) -> None:
+    def __init__(self, key: str, body: str, webs: list[Web]) -> None:
+        self._body = body.encode()
         self.webs, self.answered, self.lost = webs, 0, list[str]()
         self._key, self._ended = key, threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(2)]
@@ -112,11 +113,9 @@ class Jobs:
             number += 1
 
     def _ask_one(self, number: int) -> None:
-        body: dict[str, Any] = {"target": making.TARGET.to_json(), "setting": making.SETTING.to_json()}
-        body |= {"operators": [{"graph": making.relu_json(64)}], "include": ["manifest"]}
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
         for web in (self.webs[number % 2], self.webs[1 - number % 2]):
-            asked = urllib.request.Request(f"{web.url}/api/v1/lookup", json.dumps(body).encode(), headers)
+            asked = urllib.request.Request(f"{web.url}/api/v1/lookup", self._body, headers)
             try:
                 with urllib.request.urlopen(asked, timeout=40) as answer:
                     assert json.load(answer)["results"][0]["status"] == "hit"
@@ -141,6 +140,14 @@ class Jobs:
         """Wait until further ones were answered."""
         enough = self.answered + 20
         until(lambda: self.answered >= enough or self.lost, "answers")
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = 120) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited in vain for {what}")
+        time.sleep(0.1)
 
 
 @dataclass(frozen=True)
@@ -170,8 +177,8 @@ def upgrade(before: Path, home: Path, **database: str) -> Upgraded:
         return done.stdout
 
     run(before, "manage.py", "migrate", "-v0")
-    key = run(before, "-c", SETUP).strip()
-    jobs = Jobs(key, [Web(before, environment), Web(before, environment)])
+    key, body = run(before, "-c", SETUP).splitlines()
+    jobs = Jobs(key, body, [Web(before, environment), Web(before, environment)])
     try:
         with jobs.asking():
             jobs.go_on()
