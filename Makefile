@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m tuning.bare.installing
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-changed test-steady test-times test-fast mutants chaos lint ruff types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
+.PHONY: help run test test-all test-changed test-steady test-times test-fast test-cheats mutants chaos lint ruff types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -60,6 +60,9 @@ test-times: $(VENV)/dev.stamp  ## How long each part of the last run took, and i
 
 test-fast: $(VENV)/dev.stamp  ## Only quick tests without services or a browser
 	@$(BIN)/python -m pytest -p tests.forked --processes 2 -m "not slow and not services and not browser and not timing" -q
+
+test-cheats: $(VENV)/dev.stamp  ## For who changed the judge: every cheat, every honest kernel, the simulated GPU; writes that they passed
+	@$(BIN)/python -m tests.hostile.cheats
 
 chaos: $(VENV)/dev.stamp  ## MINUTES=10 SEED=…: random faults on two nodes over PostgreSQL and Redis; what was lost or counted twice
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -25,7 +25,9 @@ from tests.times import Times
 
 def pytest_configure(config: pytest.Config) -> None:
     os.umask(0o077)  # as the service's own processes run
-    settings.register_profile("opatlas", deadline=None)  # how long an example takes is the host's business
+    draws = 25 if "not nightly" in (config.getoption("markexpr") or "") else 100  # by day fewer, as of all
+    # How long an example takes is the host's business.
+    settings.register_profile("opatlas", deadline=None, max_examples=draws)
     settings.load_profile("opatlas")
     os.environ.setdefault("OPATLAS_FRAMEWORKS", "none")  # a test that tries frameworks names them …
     opatlas.conf._process.pop(opatlas.conf.OpatlasConf, None)  # … and pytest-django has read it already

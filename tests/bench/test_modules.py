@@ -10,6 +10,7 @@ import pytest
 from bench.models import modules
 from opatlas.client import Client
 from opatlas.identity import Operator, Setting
+from tests import by_day
 
 torch = pytest.importorskip("torch")
 
@@ -20,7 +21,7 @@ def client(tmp_path: Path) -> Client:
     return Client(offline=True, cache=tmp_path, setting=own)
 
 
-@pytest.mark.parametrize("name", modules.MODULES)
+@pytest.mark.parametrize("name", by_day.first(1, modules.MODULES))
 def test_the_operators_of_a_module_are_told_with_their_times(name: str) -> None:
     rows = modules.operators(name)["operators"]
     found = {Operator.from_json(row["operator"]).key for row in json.loads(json.dumps(rows))}

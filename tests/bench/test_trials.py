@@ -28,6 +28,7 @@ def test_no_time_at_all_is_no_division_by_zero() -> None:
     assert trials.summary([TrialRow("eager", "ok", 0.0)], cores=2)["eager"]["per_minute_per_core"] is None
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.alone
 def test_the_sandbox_is_compared_with_none(

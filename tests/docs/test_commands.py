@@ -296,6 +296,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make test-all": make_target,
     "make test-changed": make_target,
     "make test-steady TIMES=10": make_target,
+    "make test-cheats": make_target,
     "make test-times": make_target,
     "manage.py adopt_home OLD_FOLDER": old_home,
     "manage.py archive_audit --before 2026-01-01 --to audit.jsonl": plainly,

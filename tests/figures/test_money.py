@@ -22,13 +22,21 @@ from dashboard.billing import accounts, rules, selectors
 from dashboard.billing.models import Account, Held, LedgerEntry, PriceRule
 from tests.catalog.conftest import ask, own_folders, place_of, put, setting, target  # noqa: F401
 from tests.dashboard.billing.making import report_uses
+from tests.dashboard.keeping import kept
 
 NOW = datetime(2026, 11, 21, 15, 30, tzinfo=UTC)
 
 
 @pytest.fixture
-def mess(ask, put, organisation, django_user_model):  # noqa: F811
+def mess(ask, put, organisation):  # noqa: F811
     """Six weeks of three organisations; gives them."""
+    made = kept("money", lambda: six_weeks(ask, put, organisation), lambda age: None)  # all ends at NOW
+    rules.forget()
+    yield made
+    rules.forget()
+
+
+def six_weeks(ask, put, organisation):  # noqa: F811
     chance = random.Random(17)
     tenants = [organisation, c.Organisation.objects.create(name="b"), c.Organisation.objects.create(name="c")]
     quiet = c.Organisation.objects.create(name="never asks")
@@ -68,9 +76,7 @@ def mess(ask, put, organisation, django_user_model):  # noqa: F811
         ask(*range(1, 13), organisation=tenants[2], job="flat")
         withdraw(c.Implementation.objects.filter(pk=revoked.implementation.pk), "wrong")
     drain_journal()
-    rules.forget()
-    yield [*tenants, quiet]
-    rules.forget()
+    return [*tenants, quiet]
 
 
 RANGES = [

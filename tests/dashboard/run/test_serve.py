@@ -89,6 +89,7 @@ def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Pat
             again.kill()
 
 
+@pytest.mark.nightly
 def test_a_terminals_end_stops_it_like_ctrl_c(tmp_path: Path) -> None:
     """Without workers: that these are stopped too, once serve heeds a signal, the tests beside this show;
     the next is of SIGTERM."""

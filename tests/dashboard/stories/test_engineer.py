@@ -22,7 +22,13 @@ from tests.dashboard.stories.telling import StoryTeller
 from tests.databases import ROOT
 from tests.tuning.live import Live
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.alone,
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.timeout(300),
+]
 
 MOST_S = 60.0
 _HIDE = """([text, instead]) => {

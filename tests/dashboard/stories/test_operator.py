@@ -21,7 +21,13 @@ from tests.dashboard.stories.tales import OPERATOR
 from tests.dashboard.stories.telling import StoryTeller
 from tests.tuning.live import Live, look_up, measuring
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.alone,
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.timeout(300),
+]
 
 ROWS = [
     parse_operator({"op": "Softmax", "inputs": [{"shape": [rows, 200], "dtype": "float32"}]})

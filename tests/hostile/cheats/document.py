@@ -20,7 +20,8 @@ _HEAD = """# Kernels that cheat
 
 Somebody will submit a kernel that looks fast without doing the work. `tests/hostile/cheats/` holds {cheats} that
 do, and {honest} honest ones that look odd. The real laboratory compiles, checks and times all of them in its
-sandbox; a test asserts that each cheat is refused with the status given here, and that no honest one is.
+sandbox (`make test-cheats`; in `make test` one for each way of being caught): tests assert that each cheat is
+refused with the status given here, and that no honest one is.
 This page is written from that suite (`python -m tests.hostile.cheats.document`), and a test compares the two.
 
 How it is done, in short:

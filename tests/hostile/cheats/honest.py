@@ -136,3 +136,18 @@ HONEST = (
          "static void* work(void* a) { relu(a); return 0; }"),
     Case("modest_alignment", "Needs an alignment of 4 bytes only.", "relu(t);", alignment=4),
 )  # fmt: skip
+
+BY_DAY = {
+    "plain": "nothing is wrong with it",
+    "very_fast": "times near the clock's own cost",
+    "slow_start": "a first call that takes longer",
+    "packs_constants": "prepare and its state",
+    "big_workspace": "memory that stays",
+    "large_on_the_pool": "several threads, and more data than the caches",
+    "restores_the_state": "the floating-point state",
+    "kahan": "sums in another order, in float32",
+    "joins_its_thread": "a thread that ended",
+    "handles_and_restores": "signals",
+    "modest_alignment": "the guarded set, aligned to less",
+}
+"""One for each check that could take an honest kernel for a cheat, and which."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import platform
+from typing import Any
 
 import pytest
 
 from tests.hostile.cheats.conftest import LIMITS, SHORT, Measure
 from tests.hostile.cheats.document import CHEATS, PAGE, page
-from tests.hostile.cheats.honest import HONEST
+from tests.hostile.cheats.honest import BY_DAY, HONEST
 from tests.hostile.cheats.table import Case, Cheat
 from tests.tuning.measure.busy import decided
 from tuning.measure.outcome import Outcome, Status
@@ -21,13 +22,14 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(
-    "cheat",
-    [
-        pytest.param(cheat, id=cheat.case.name, marks=[pytest.mark.alone] if cheat.by_a_clock else [])
-        for cheat in CHEATS
-    ],
-)
+def marked(cheat: Cheat) -> Any:
+    """By day one cheat for each way of being caught; all of them by ``make test-cheats``, and nightly."""
+    same = next(other for other in CHEATS if other.caught == cheat.caught)
+    marks = [pytest.mark.alone] * cheat.by_a_clock + [pytest.mark.nightly] * (same is not cheat)
+    return pytest.param(cheat, id=cheat.case.name, marks=marks)
+
+
+@pytest.mark.parametrize("cheat", [marked(cheat) for cheat in CHEATS])
 def test_a_cheat_is_refused_for_its_reason(measure: Measure, cheat: Cheat) -> None:
     case = cheat.case
 
@@ -57,7 +59,13 @@ def test_a_cheat_is_refused_for_its_reason(measure: Measure, cheat: Cheat) -> No
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("case", HONEST, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.nightly] * (case.name not in BY_DAY))
+        for case in HONEST
+    ],
+)
 def test_an_honest_kernel_is_not_refused(measure: Measure, case: Case) -> None:
     def judged(outcome: Outcome) -> bool:
         # Who was timed went through every check, however noisily; else it was the default that broke.
@@ -76,3 +84,4 @@ def test_there_are_enough_and_no_two_have_one_name() -> None:
     assert len(names) == len(set(names))
     assert len(CHEATS) >= 40
     assert len(HONEST) >= 40
+    assert set(BY_DAY) <= set(names)

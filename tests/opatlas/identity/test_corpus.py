@@ -77,6 +77,8 @@ def agrees(canonical: Canonical, feeds: dict[str, np.ndarray], wanted: dict[str,
     return True
 
 
+# By day operators of every type compute what ONNX says in tests/opatlas/load.
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_canonical_form_computes_what_the_case_says() -> None:

@@ -27,6 +27,7 @@ from opatlas.plan.streaming import node_streams
 from opatlas.streams import cpu_device
 from opatlas.streams.cpu_device import CpuDevice
 from opatlas.streams.ordering import findings, program_of
+from tests import by_day
 from tests.opatlas.plan.c_kernels import CKernels
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, wanted
@@ -54,7 +55,7 @@ def some_of(graph: ModelGraph, seed: int) -> Kernels:
     return Kernels(graph, [at for at, one in zip(every, share, strict=True) if one < 0.5])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day.first(4, range(12)))
 def test_a_random_model_gives_what_onnx_runtime_gives_in_any_order(seed: int) -> None:
     made = RandomModel(seed, nodes=16)
     for only in (None, 3):
@@ -76,7 +77,7 @@ def test_random_models_do_use_several_streams() -> None:
     assert sum(count > 1 for count in counts) >= 6
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", by_day.first(3, range(8)))
 def test_so_it_does_on_the_processor(seed: int) -> None:
     made = RandomModel(seed, nodes=16, control=seed % 2 == 0)
     data = made.build(3)
@@ -90,7 +91,7 @@ def test_so_it_does_on_the_processor(seed: int) -> None:
     running.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", by_day.first(2, range(6)))
 def test_so_do_models_of_bodies_with_compiled_kernels(seed: int) -> None:
     made = RandomBodies(seed)
     data = made.build()
@@ -208,7 +209,7 @@ def test_without_an_event_the_checker_tells_and_a_wrong_result_comes_out(
         monkeypatch.setattr(concurrent, "findings", lambda *_: [])
         monkeypatch.setattr(concurrent, "program_of", lambda _, program=program: program)
         results = []
-        for order in range(40):
+        for order in range(20):
             running = Executor(
                 graph, streamed(graph, kernels), kernels.load, threads=3, device=NullDevice(order)
             )
@@ -228,7 +229,7 @@ def test_a_program_that_is_not_sound_is_refused(monkeypatch: pytest.MonkeyPatch)
         InStreams(settled(graph, kernels), NullDevice(0))
 
 
-@pytest.mark.parametrize("hangs_at", [0, 5, 12])
+@pytest.mark.parametrize("hangs_at", by_day.only([5], [0, 5, 12]))
 def test_a_kernel_that_never_ends_costs_no_result(hangs_at: int) -> None:
     graph = ModelGraph(wide())
     kernels = Kernels(graph)

@@ -20,6 +20,7 @@ from opatlas.load.kernel import KernelFailed
 from opatlas.plan import choosing
 from opatlas.plan.executor import Executor
 from opatlas.plan.said import said_of
+from tests import by_day
 from tests.configuring import configured
 from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
@@ -128,7 +129,7 @@ def test_what_does_not_fit_is_onnx_runtimes_to_refuse_and_a_buffer_is_not_writte
         session.run(None, FEED)
 
 
-@pytest.mark.parametrize("framework", SAID)
+@pytest.mark.parametrize("framework", by_day.only(["openvino", "pytorch", "onnxruntime"], SAID))
 def test_an_output_where_an_input_lies_is_written_when_all_is_read(make: Any, framework: str) -> None:
     session, expected = make(framework), wanted(two_outputs(), FEED)
     binding, place, other = session.io_binding(), X.copy(), np.empty((3, 4), np.float32)
@@ -140,7 +141,7 @@ def test_an_output_where_an_input_lies_is_written_when_all_is_read(make: Any, fr
     assert_same([place, other], expected)
 
 
-@pytest.mark.parametrize("framework", LABELS)
+@pytest.mark.parametrize("framework", by_day.only(["openvino", "pytorch"], LABELS))
 def test_what_is_bound_and_may_only_be_read_is_read_at_each_run(make: Any, framework: str) -> None:
     session, source = make(framework), X.copy()
     binding, frozen = session.io_binding(), source.view()

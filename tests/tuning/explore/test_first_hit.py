@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from opatlas.identity import parse_operator
+from tests import by_day
 from tests.tuning.live import Live, look_up, measuring
 from tuning.measure import procfs
 
@@ -85,7 +86,7 @@ def _state(pid: int) -> str:
         return ""
 
 
-@pytest.mark.parametrize("victim", ["worker", "pool child"])
+@pytest.mark.parametrize("victim", by_day.only(["worker"], ["worker", "pool child"]))
 def test_a_kill_leaves_no_candidate_running(service: Live, victim: str) -> None:
     """SIGKILL to one process only: zygotes, sandboxes and candidates must go by themselves."""
     from tuning.models import Exploration, State

@@ -70,7 +70,9 @@ def test_an_honest_kernel_is_timed_by_the_devices_clock(measure: Callable[..., O
     assert clocks["device_us"] >= 2000, "a batch that is long against what asking for it takes"
 
 
-@pytest.mark.parametrize(("cache", "takes_us"), [("warm", 200), ("cold", 800)])
+@pytest.mark.parametrize(
+    ("cache", "takes_us"), [pytest.param("warm", 200, marks=pytest.mark.nightly), ("cold", 800)]
+)
 def test_a_cold_cache_is_one_of_the_devices(
     lab: Laboratory, tmp_path: Path, cache: Any, takes_us: float
 ) -> None:
@@ -87,20 +89,28 @@ def test_a_cold_cache_is_one_of_the_devices(
     assert cache == "cold" or outcome.timing.median_us < 700
 
 
+BY_DAY = ("beyond", "overrunning", "kept", "on_another_stream")
+"""One for each way in which a device tells: a fault, what lies around its buffers, what its memory keeps, its
+clock. How outputs are judged is the same wherever they come from."""
+
+
 @pytest.mark.parametrize(
     ("does", "status", "words"),
     [
-        ("half", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
-        ("beyond", (Status.CRASHED,), "CUDA_ERROR_ILLEGAL_ADDRESS"),
-        ("uncorrectable", (Status.CRASHED,), "CUDA_ERROR_ECC_UNCORRECTABLE"),
-        ("overrunning", (Status.CHEATED,), "outside of its buffers on the device"),
-        ("into_the_input", (Status.WROTE_INPUT,), "changed its inputs"),
-        ("hanging", (Status.TIMED_OUT,), "longer than it may"),
-        ("kept", (Status.CHEATED,), "wrong when timed"),
-        ("on_another_stream", (Status.CHEATED,), "its device's clock says"),
-        ("not_waited_for", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
-        ("left_over", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
-        ("rounded", (Status.WRONG_RESULT,), ""),
+        pytest.param(*case, id=case[0], marks=[pytest.mark.nightly] * (case[0] not in BY_DAY))
+        for case in (
+            ("half", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
+            ("beyond", (Status.CRASHED,), "CUDA_ERROR_ILLEGAL_ADDRESS"),
+            ("uncorrectable", (Status.CRASHED,), "CUDA_ERROR_ECC_UNCORRECTABLE"),
+            ("overrunning", (Status.CHEATED,), "outside of its buffers on the device"),
+            ("into_the_input", (Status.WROTE_INPUT,), "changed its inputs"),
+            ("hanging", (Status.TIMED_OUT,), "longer than it may"),
+            ("kept", (Status.CHEATED,), "wrong when timed"),
+            ("on_another_stream", (Status.CHEATED,), "its device's clock says"),
+            ("not_waited_for", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
+            ("left_over", (Status.NOT_FINITE, Status.WRONG_RESULT), ""),
+            ("rounded", (Status.WRONG_RESULT,), ""),
+        )
     ],
 )
 def test_what_goes_wrong_on_the_device_has_its_status(
@@ -115,6 +125,7 @@ def test_what_goes_wrong_on_the_device_has_its_status(
     assert again.status in (Status.OK, Status.NOISY), again
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_remembers_gains_nothing(measure: Callable[..., Outcome]) -> None:
     outcome = decided(lambda: measure("remembering"), lambda outcome: outcome.status is Status.CHEATED)
     assert outcome.status is Status.CHEATED, outcome

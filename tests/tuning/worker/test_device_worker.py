@@ -79,6 +79,7 @@ def test_device_code_is_submitted_evaluated_approved_and_wins(tmp_path: Path, dj
         assert (hit.best.route, hit.best.kind) == ("cuda", "cuda-module")
 
 
+@pytest.mark.nightly  # by day its misses become hits above, with what people submit
 def test_a_miss_on_a_gpu_becomes_a_hit(tmp_path: Path, django_db_blocker: Any) -> None:
     from catalog.models import Best
     from tuning.models import Exploration, State, Trial, Worker

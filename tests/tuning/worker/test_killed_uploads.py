@@ -83,7 +83,12 @@ def assert_is_one_model(service: Live, row: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "claims"), [("taking-apart", 2), ("upload-ending", 2), ("upload-ended", 1)]
+    ("place", "claims"),
+    [
+        ("taking-apart", 2),
+        pytest.param("upload-ending", 2, marks=pytest.mark.nightly),
+        ("upload-ended", 1),
+    ],
 )
 def test_a_killed_workers_upload_is_taken_over_after_its_lease_and_ends_once(
     service: Live, place: str, claims: int

@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from dashboard.run.stack import free_port
 from opatlas.identity import Setting
+from tests import by_day
 from tests.tuning import fakes
 from tests.tuning.live import LONG_S, Live, children, kill_session, live, look_up, session_members
 
@@ -100,6 +101,7 @@ def claims_overlap() -> list[tuple[Any, Any]]:
     ]
 
 
+@pytest.mark.nightly  # by day on the whole service, in tests/tuning/explore/test_first_hit.py
 def test_miss_explored_hit_on_one_machine(embedded: Live) -> None:
     embedded.start_worker()
     embedded.wait_warm()
@@ -112,6 +114,7 @@ def test_miss_explored_hit_on_one_machine(embedded: Live) -> None:
     assert set(Best.objects.filter(rank=0).values_list("route", flat=True)) == {"quick"}
 
 
+@pytest.mark.nightly  # by day in tests/dashboard/run/test_whole_service.py
 @pytest.mark.services
 def test_two_workers_share_the_work_and_nothing_is_explored_twice(servers: Live) -> None:
     servers.environment["FAKE_STEP_S"] = "0.1"
@@ -286,7 +289,7 @@ def mortal_redis(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("how", ["stopped", "hanging"])
+@pytest.mark.parametrize("how", by_day.only(["stopped"], ["stopped", "hanging"]))
 def test_without_a_broker_lookups_answer_at_once_and_are_explored_later(
     tmp_path: Path, private_redis: Any, mortal_redis: Any, django_db_blocker: Any, how: str,
     monkeypatch: pytest.MonkeyPatch,

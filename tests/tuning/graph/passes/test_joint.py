@@ -15,6 +15,7 @@ from opatlas.graph.laid_out import laid_out_form
 from opatlas.noise import MARGIN
 from opatlas.plan.executor import Executor
 from opatlas.plan.making import needed_nodes
+from tests import by_day
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
 from tests.opatlas.plan.pictures import RandomPictures
 from tests.tuning.graph.passes.test_fusion import known
@@ -233,7 +234,7 @@ def cost_of_choice(drafted: Pictured, choice: Sequence[Alternative]) -> float:
 
 
 @pytest.mark.parametrize("solver", ["dynamic programming", "integer programming"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", by_day.first(6, range(40)))
 def test_no_choice_of_what_is_fused_and_how_it_lies_costs_less(
     seed: int, solver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,7 +277,7 @@ def drafts_of(drafted: Pictured) -> tuple[PlanDraft, float]:
     return joint, found.us
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", by_day.first(8, range(24)))
 def test_random_models_with_branches_and_loops_give_what_onnx_runtime_gives(seed: int) -> None:
     made = RandomPictures(seed, nodes=6)
     drafted = random_joint(seed, nodes=6, control=True)
@@ -288,7 +289,7 @@ def test_random_models_with_branches_and_loops_give_what_onnx_runtime_gives(seed
     running.close()
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", by_day.first(5, range(16)))
 def test_what_is_not_proven_in_time_is_as_good_as_one_pass_after_the_other(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ from opatlas.plan.executor import Executor
 from opatlas.plan.making import needed_nodes
 from opatlas.plan.plan import ByKernel, InvalidPlan, ModelPlan
 from opatlas.plan.profiling import profile_model
+from tests import by_day
 from tests.opatlas.graph.fusion.test_candidates import placed
 from tests.opatlas.graph.test_laid_out import is_picture
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
@@ -214,7 +215,7 @@ def test_a_plan_of_other_layouts_is_refused(four: Pictured) -> None:
         check_plan(plan, LaidOutGraph(four.graph, ChannelsLast(((0,),))), *PLACE)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", by_day.first(6, range(24)))
 def test_random_models_give_what_onnx_runtime_gives_and_no_choice_costs_less(seed: int) -> None:
     """Branches and loops with them, weighed by what a run shows."""
     made = RandomPictures(seed, nodes=7)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("torch")
 
 from opatlas.identity import Operator, Setting, parse_operator
+from tests import by_day
 from tests.opatlas.identity.examples import graph, step
 from tuning.measure.judging.check import CheckResult, Reference, compare
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_runtime
@@ -218,7 +219,7 @@ OTHERWISE = {
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("distribution", by_day.only(["strata"], DISTRIBUTIONS))
 def test_computing_otherwise_is_right(name: str, distribution: str) -> None:
     op, kernel = OTHERWISE[name]
     verdict = judged(op, kernel, *drawn(op, distribution))

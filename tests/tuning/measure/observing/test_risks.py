@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import by_day
 from tuning.kernels.source_digest import tokens_digest
 from tuning.measure.observing.risks import (
     GROWN_BYTES,
@@ -145,7 +146,7 @@ def test_what_only_a_comment_or_a_sentence_says_is_fine() -> None:
 @pytest.mark.parametrize(
     "repeated", ["( ", "(a(* ", "((a(*)()) ", '\\"', "\\'", 'R"(', "/*", "f(", "{ ", "1 ,", "1'"]
 )
-@pytest.mark.parametrize("then", ["", " "])
+@pytest.mark.parametrize("then", by_day.first(1, ["", " "]))
 def test_no_source_holds_up_who_reads_it(repeated: str, then: str) -> None:
     """As large as a source may be: the square of its length takes minutes."""
     begun = time.thread_time()

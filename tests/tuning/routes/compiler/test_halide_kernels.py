@@ -18,6 +18,7 @@ import pytest
 from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, parse_operator
 from opatlas.load import load
+from tests import by_day
 from tests.tuning.routes.compiler.tvm_cases import (
     TARGET,
     const,
@@ -161,14 +162,14 @@ FAMILIES: dict[str, Callable[[], Operator]] = {
     "integers": lambda: one("Div", typed("int32", 40), {**typed("int32", 1), "data": [3], "const": True}),
 }
 
-VARIANTS = {
-    "conv grouped, odd", "conv dilated, 1d", "conv 1x1", "matmul of columns", "gemm, packed",
-    "gemm, both turned", "matmul, vector", "log-softmax, inner axis", "rms norm", "group norm", "batch norm",
-    "tanh", "relu of columns", "where", "reduce max", "average pool", "split", "pad", "matmul and silu",
-    "double", "integers", "half conv", "half matmul", "half max pool", "bfloat16 layer norm",
-    "half transpose", "resize", "resize, twice as large", "gather elements", "depthwise, channels last",
-}  # fmt: skip
-"""Of a family that is there in another form: with each run their first candidate, all of them each night."""
+ALL_BY_DAY = ("gemm, panels", "softmax", "add")
+"""By day every scheduler's candidates of these, and the first of:"""
+ONE_BY_DAY = (
+    "conv", "conv transposed", "matmul batched", "layer norm", "batch norm, training", "reduce all",
+    "max pool", "concat", "transpose", "conv, channels last", "half softmax", "bfloat16 layer norm", "resize",
+    "gather elements", "integers",
+)  # fmt: skip
+"""One for each file that lowers operators, and for what they share: graphs, layouts, narrow types."""
 
 ONE_BY_ONE = "Abs Round Sign Softplus HardSwish Elu Selu Mish Exp Sin Atan IsInf Shrink Erf Sigmoid"
 
@@ -186,15 +187,13 @@ def assert_right(artifact: BuiltArtifact, operator: Operator, inputs: dict[int, 
     assert verdict.status is Status.OK, verdict.detail
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.nightly] * (name in VARIANTS)) for name in FAMILIES]
-)
+@pytest.mark.parametrize("name", by_day.only(ALL_BY_DAY, FAMILIES))
 def test_every_candidate_computes_what_pytorch_computes(name: str, tmp_path: Path) -> None:
     wanted = {"Mullapudi2016", "Li2018"} | ({"Adams2019"} if "resize" not in name else set())
     assert right_ones(name, tmp_path) >= wanted
 
 
-@pytest.mark.parametrize("name", sorted(VARIANTS))
+@pytest.mark.parametrize("name", ONE_BY_DAY)
 def test_the_first_candidate_computes_what_pytorch_computes(name: str, tmp_path: Path) -> None:
     assert right_ones(name, tmp_path, most=1)
 
@@ -222,7 +221,7 @@ def right_ones(name: str, tmp_path: Path, most: int | None = None) -> set[object
     return built
 
 
-@pytest.mark.parametrize("name", ONE_BY_ONE.split())
+@pytest.mark.parametrize("name", by_day.first(4, ONE_BY_ONE.split()))
 def test_elementwise(name: str, tmp_path: Path) -> None:
     operator = one(name, (5, 77))
     artifact = ROUTE.build(operator, TARGET, SETTING, candidates(operator)[-1], tmp_path)

@@ -75,6 +75,7 @@ def test_on_a_gpu_it_times_templates_first(tmp_path: Path) -> None:
         ROUTE.build(OPERATOR, GPU, Setting(), Candidate("inductor", {}, ""), tmp_path)
 
 
+@pytest.mark.nightly  # by day a package for the processor is built so, and recipes run on a device's tensors
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.skipif(find_cxx() is None, reason="there is no C++ compiler")

@@ -15,6 +15,7 @@ import pytest
 
 from opatlas.identity import Setting, Target, detect_target, parse_operator
 from opatlas.load.cuda.plan import LaunchPlan
+from tests import by_day
 from tests.catalog.making import GPU
 from tests.configuring import configured
 from tests.tuning.routes.compiler.triton_cases import CASES, half, tensor
@@ -60,7 +61,7 @@ def built(name: str, arch: str, folder: Path, configuration: dict[str, int] | No
     return ROUTE.build(operator, target, SETTING, Candidate(NAME, parameters, "this"), folder)
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", by_day.first(1, ARCHITECTURES))
 @pytest.mark.parametrize("name", [*COMPILED, "attention"])
 def test_every_template_compiles_for_every_architecture(name: str, arch: str, tmp_path: Path) -> None:
     made = built(name, arch, tmp_path, SMALL_ATTENTION if name == "attention" else None)

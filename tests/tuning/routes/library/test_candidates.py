@@ -15,6 +15,7 @@ from opatlas.identity import Operator, Setting, detect_target  # noqa: E402
 from opatlas.load import load  # noqa: E402
 from opatlas.load.torch.graph import run_graph  # noqa: E402
 from opatlas.load.torch.ops.types import to_tensor  # noqa: E402
+from tests import by_day  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, normal, operator_of  # noqa: E402
 from tests.opatlas.load.test_torch_recipe import graph  # noqa: E402
@@ -68,7 +69,9 @@ def reference(operator: Operator, inputs: dict[int, np.ndarray]) -> list[np.ndar
     return [tensor.contiguous().numpy() for tensor in run_graph(operator, wide)]
 
 
-@pytest.mark.parametrize("case", [*HEAVY, *FROM_FAMILIES, *FEW], ids=str)
+@pytest.mark.parametrize(
+    "case", by_day.one_of_each(lambda case: case.op, [*HEAVY, *FROM_FAMILIES, *FEW]), ids=str
+)
 def test_every_candidate_equals_the_reference(case: Case, tmp_path: Path) -> None:
     operator, inputs = operator_of(case)
     wanted = reference(operator, inputs)
