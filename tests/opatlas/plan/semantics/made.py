@@ -22,7 +22,7 @@ from opatlas.plan.closeness import is_close
 from opatlas.plan.regions import DEFAULT, ModelPart, open_region
 from opatlas.plan.semantics.intervals import MINUS, NAN, PLUS, SPECIAL
 from opatlas.plan.semantics.ranges import ALWAYS, LARGE, NEGATIVE, WIDE, WRAPS
-from opatlas.plan.semantics.table import EVERY, PATH, KnownDifference, SemanticsTable
+from opatlas.plan.semantics.table import EVERY, PATH, KnownDifference, SemanticsTable, known_table
 from tests.opatlas.plan.semantics.probes import Probe, probes
 
 Outputs = list[np.ndarray]
@@ -289,8 +289,31 @@ def written(table: SemanticsTable) -> str:
     return f'{head} "differences": [\n{rows}\n ]\n}}\n'
 
 
+def with_other_processors(table: SemanticsTable, before: SemanticsTable) -> SemanticsTable:
+    """The same with what the table before says beyond it, of the same versions. Libraries choose code by
+    the processor: a difference that one processor shows may be met by any job."""
+    if dict(before.versions) != dict(table.versions):
+        return table
+    here = {row_of(one) for one in table.differences}
+    left = [one for one in before.differences if row_of(one) not in here]
+    tried = {
+        framework: {
+            op: sorted({*table.tried[framework].get(op, ()), *before.tried.get(framework, {}).get(op, ())})
+            for op in {*table.tried[framework], *before.tried.get(framework, {})}
+        }
+        for framework in table.tried
+    }
+    return SemanticsTable(table.versions, tried, _once([*table.differences, *left]))
+
+
+def row_of(one: KnownDifference) -> tuple[object, ...]:
+    """What a row is of; how far two are apart is a matter of the processor."""
+    attributes = json.dumps(dict(one.attributes), sort_keys=True)
+    return one.framework, one.op_type, one.element, one.aspect, attributes
+
+
 def main() -> None:
-    table = table_of(probes(), tell=True)
+    table = with_other_processors(table_of(probes(), tell=True), known_table())
     PATH.write_text(written(table))
     from tests.opatlas.plan.semantics.page import page
 

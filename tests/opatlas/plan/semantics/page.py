@@ -15,7 +15,8 @@ Where operators of other frameworks give other values than ONNX Runtime's. Each 
 framework over values at its edges, as a session would run it there: NaN, infinities, negative numbers, whole
 numbers that float32 does not hold or that need more than 32 bits, results beyond the type.
 `python -m tests.opatlas.plan.semantics.made` makes this page and `opatlas/plan/semantics/semantics.json`,
-which sessions read. A test recomputes a sample of it each day, and all of it each night.
+which sessions read. A test recomputes a sample of it each day, and all of it each night. Rows of several
+processors are in it: libraries choose their code by the processor.
 
 ## How it is used
 - A framework runs a model only if no node of it can meet what it computes otherwise. What a node can meet is

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 
 import pytest
 
 from opatlas.client.machine import installed_versions
 from opatlas.plan.semantics.table import EVERY, PATH, KnownDifference, SemanticsTable, known_table
-from tests.opatlas.plan.semantics.made import LIBRARIES, PAGE, TRIED, table_of, written
+from tests.opatlas.plan.semantics.made import (
+    LIBRARIES,
+    PAGE,
+    TRIED,
+    row_of,
+    table_of,
+    with_other_processors,
+    written,
+)
 from tests.opatlas.plan.semantics.page import page
 from tests.opatlas.plan.semantics.probes import (
     Probe,
@@ -40,13 +47,8 @@ def of_sample() -> list[Probe]:
     return [one for family in families for one in family() if (one.op_type, one.element) in SAMPLE]
 
 
-def rows(differences: Iterable[KnownDifference], frameworks: Collection[str]) -> set[str]:
-    """What of them can be compared: how two differ beyond NaN is a matter of the processor."""
-    return {
-        json.dumps([one.framework, one.op_type, one.element, one.aspect, dict(one.attributes)])
-        for one in differences
-        if one.framework in frameworks and one.op_type != EVERY
-    }
+def rows(differences: Iterable[KnownDifference], frameworks: Collection[str]) -> set[tuple[object, ...]]:
+    return {row_of(one) for one in differences if one.framework in frameworks and one.op_type != EVERY}
 
 
 def of_types(table: SemanticsTable, given: Iterable[Probe]) -> list[KnownDifference]:
@@ -68,11 +70,23 @@ def test_a_sample_is_as_the_table_says(framework: str) -> None:
     assert rows(found.differences, {framework}) == rows(of_types(known_table(), given), {framework})
 
 
+def test_rows_of_other_processors_stay_while_the_versions_do() -> None:
+    def table(version: str, *ops: str) -> SemanticsTable:
+        rows = [KnownDifference("xla", op, "float32", "nan", "drops NaN", version, {}) for op in ops]
+        return SemanticsTable({"jax": version}, {"xla": {op: ["float32"] for op in ops}}, rows)
+
+    both = with_other_processors(table("1", "Abs", "Exp"), table("1", "Exp", "Sign"))
+    assert [one.op_type for one in both.differences] == ["Abs", "Exp", "Sign"] == sorted(both.tried["xla"])
+    assert with_other_processors(table("2", "Abs"), table("1", "Exp")) == table("2", "Abs")
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework", ["openvino", "pytorch", "xla"])
 def test_all_of_it_is_as_the_table_says(framework: str) -> None:
     found = table_of(list(probes()), [framework])
-    assert rows(found.differences, {framework}) == rows(known_table().differences, {framework})
+    here, known = rows(found.differences, {framework}), rows(known_table().differences, {framework})
+    assert here <= known
+    assert len(here) > 0.9 * len(known), "few rows are another processor's"
 
 
 @pytest.mark.nightly
