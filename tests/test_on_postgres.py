@@ -9,7 +9,7 @@ ONLY_HTTP = ("api/test_access.py", "api/test_files.py")
 """Keys, ranges and headers: what the database says to it is one row by its key."""
 ELSEWHERE = (*ROOMS, *ONLY_HTTP, "test_choosing.py")
 """In another group; choosing touches no database."""
-NIGHTLY = "one row by its key"
+NIGHTLY = "one row by its key, extreme values"
 GROUPS = {
     "the catalogue's rooms, agreements, notifications, webhooks": [
         *(f"tests/catalog/{name}" for name in ROOMS),
@@ -37,6 +37,8 @@ GROUPS = {
         "tests/tuning/kernels/test_evaluating.py",
     ],
     NIGHTLY: [
+        "tests/tenancy/test_extremes.py",
+        "tests/hostile/test_extreme_files.py",
         *(f"tests/catalog/{name}" for name in ONLY_HTTP),
         "tests/dashboard/notifications/test_delivering.py",
         "tests/dashboard/webhooks/test_api.py",
