@@ -40,7 +40,7 @@ def read_graph(graph: Any) -> identity.Operator | None:
     over many operators goes on without it."""
     try:
         return identity.Operator.from_json(graph)
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None
 
 

@@ -44,7 +44,9 @@ GROUPS = {
         "tests/tuning/kernels/test_caught.py",
         "tests/tuning/kernels/test_evaluating.py",
     ],
-    "one row by its key": [
+    "one row by its key, extreme values": [
+        "tests/tenancy/test_extremes.py",
+        "tests/hostile/test_extreme_files.py",
         *(f"tests/catalog/{name}" for name in ONLY_HTTP),
         "tests/dashboard/notifications/test_delivering.py",
         "tests/dashboard/webhooks/test_api.py",

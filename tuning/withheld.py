@@ -67,5 +67,8 @@ def _withheld_kernels(viewer: Viewer, trials: Sequence[Trial]) -> set[int]:
     sources = {pk: source_digest(str(given["source"])) for pk, given in tried if "source" in given}
     versions = KernelVersion.objects.filter(source_sha256__in=set(sources.values())).select_related("kernel")
     sight = Sight(viewer.sees_all, frozenset(viewer.roles))
-    held = {one.source_sha256: source_withheld(one, sight, viewer.payer) is not None for one in versions}
-    return {pk for pk, source in sources.items() if held.get(source)}
+    known = list(versions)
+    # Two may have submitted the same source: what is open of one is open.
+    open_ones = {one.source_sha256 for one in known if source_withheld(one, sight, viewer.payer) is None}
+    held = {one.source_sha256 for one in known} - open_ones
+    return {pk for pk, source in sources.items() if source in held}

@@ -56,7 +56,7 @@ def rekey_operators() -> Rekeyed:
             except InvalidOperator as error:
                 done.refused.append((row.key, str(error)))
                 continue
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 done.refused.append((row.key, reason_of(error)))
                 continue
             if operator.key == row.key:

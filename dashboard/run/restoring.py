@@ -80,10 +80,11 @@ def _manifest(folder: Path, source: Path) -> dict[str, Any]:
         sealed = given.pop("sha256")
     except FileNotFoundError:
         raise NotRestored(f"{source} is no backup of this service: it has no {MANIFEST}.") from None
-    except (ValueError, KeyError, AttributeError, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NotRestored(f"{source} is damaged: its {MANIFEST} cannot be read.") from error
     if given.get("format") != FORMAT:
-        raise NotRestored(f"{source} has the format {given.get('format')!r}: this version reads {FORMAT}.")
+        named = str(given.get("format"))[:60]
+        raise NotRestored(f"{source} has the format {named!r}: this version reads {FORMAT}.")
     if seal(given) != sealed:
         raise NotRestored(f"{source} is damaged: its {MANIFEST} was changed.")
     return dict(given)

@@ -34,6 +34,8 @@ from opatlas.identity import Target as Machine
 from opatlas.identity import parse_operator
 from tests.catalog.conftest import own_folders  # noqa: F401 - used by every test here
 from tests.compatibility.old_home import unpack
+from tuning.kernels.binding import implementations_of
+from tuning.kernels.models import KernelVersion
 
 ADAS_KEY = "opk_gewsd2a22dtu_HdGhiXGBQz3CyN7kX0eufyzmEsovSGbVF77hreGVD9M"
 ADAS_PASSWORD = "correct horse ada"
@@ -98,6 +100,8 @@ def test_what_it_holds_is_served_under_the_same_keys(
     page = client.get("/operators/").content.decode()
     assert "Softmax float32 32×64" in page and "softmax-avx2 v1" in page
     assert "small-gemm-avx2" in client.get("/kernels/").content.decode()
+    served = KernelVersion.objects.get(kernel__name="softmax-avx2", number=1)
+    assert implementations_of(served).get().pk == answer.best["implementation"]  # it can be withdrawn
 
 
 def _columns(model: Any) -> set[str]:

@@ -6,19 +6,29 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import onnx
 import pytest
+from django.contrib.auth.models import User
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
+from dashboard.run.backing_up import FORMAT as BACKUP_FORMAT
+from dashboard.run.backing_up import MANIFEST
+from dashboard.run.restoring import NotRestored, _manifest
 from opatlas.errors import CallerError
+from tests.catalog import making
 from tests.extremes import SLOWEST_S, drawn, json_values, leaves, with_value
+from tests.tenancy.test_matrix import browser
+from tuning.bare.lines import read_lines
+from tuning.bare.measuring import FORMAT
 from tuning.graph import apart_main
+from tuning.importing import import_measurements
 
 NIGHTLY = [2, pytest.param(99, marks=[pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(3600)])]
 DATA = Path(__file__).parents[1] / "data"
@@ -160,3 +170,72 @@ def test_kernels_metadata(tmp_path: Path, most: int) -> None:
     wrong, tried = faults(documents(), read)
     assert not wrong, "\n".join(wrong)
     assert tried > 50
+
+
+def measured() -> dict[str, Any]:
+    """A line of measurements: the default and another, in one final."""
+    place = {
+        "operator": SimpleNamespace(graph=making.relu(64).to_json()),
+        "setting": SimpleNamespace(description=making.SETTING.to_json()),
+    }
+    entries = []
+    for route, ratio in (("eager", 1.0), ("tvm", 2.0)):
+        made = making.new_result({**place, "target": None}, route, ratio)
+        entries.append({
+            "route": route, "method": made.method, "label": made.label, "candidate": made.candidate,
+            "status": "ok", "manifest": made.manifest.to_json(), "files": {}, "versions": made.versions,
+            "evidence": asdict(made.evidence), "schedule": "", "source": "", "facts": {"final": True},
+        })  # fmt: skip
+    return {
+        "format": FORMAT, "operator": making.relu(64).to_json(), "target": making.TARGET.to_json(),
+        "setting": making.SETTING.to_json(), "default": {"route": "eager", "versions": {"torch": "2.13.0"}},
+        "entries": entries[::-1],
+    }  # fmt: skip
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("most", NIGHTLY)
+def test_measurements(tmp_path: Path, configure: Any, most: int) -> None:
+    configure(store=tmp_path / "store", home=tmp_path / "home")
+    assert import_measurements([measured()]).published == 2
+
+    def lines() -> Iterator[tuple[str, str]]:
+        for way in leaves(measured()):
+            name = ".".join(map(str, way))
+            for value in json_values(name, most):
+                yield f"{name}={value[:20]}", with_value(measured(), way, value)
+
+    def read(text: str) -> str | None:
+        (tmp_path / "lines.jsonl").write_text(text + "\n")
+        return next(iter(import_measurements(read_lines(tmp_path / "lines.jsonl")).refused), None)
+
+    wrong, tried = faults(lines(), read)
+    client = browser(User.objects.create_superuser("root"))
+    for path in ("/", "/operators/", "/methods/", "/targets/"):  # what was taken breaks no page
+        if client.get(path).status_code >= 500:
+            wrong.append(f"{path} breaks")
+    assert not wrong, "\n".join(wrong)
+    assert tried > 100
+
+
+def test_a_backups_manifest(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"sha256": "0" * 64, "format": BACKUP_FORMAT, "files": {"a": ["0", 1]}}
+
+    def documents() -> Iterator[tuple[str, str]]:
+        yield from ((f"whole {value[:20]}", value) for value in json_values("", 99))
+        yield "nested", "[" * 100_000
+        for way in leaves(given):
+            for value in json_values(str(way), 99):
+                yield f"{way}={value[:20]}", with_value(given, way, value)
+
+    def read(text: str) -> str | None:
+        (tmp_path / MANIFEST).write_text(text)
+        try:
+            _manifest(tmp_path, tmp_path)
+        except NotRestored as refused:
+            return str(refused)
+        return ""  # taken, as nothing here may be
+
+    wrong, tried = faults(documents(), read)
+    assert not wrong, "\n".join(wrong)
+    assert tried > 100

@@ -51,7 +51,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         for line in file:
             try:
                 document = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(document, dict):
                 yield document

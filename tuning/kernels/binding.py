@@ -55,7 +55,7 @@ def why_not_publish(candidate: Candidate) -> str:
     revocation comes before it or withdraws what it published.
     """
     number = _number_in(candidate)
-    version = KernelVersion.objects.select_for_update(of=("self",)).filter(pk=number).first()
+    version = KernelVersion.objects.select_for_update(of=("self",)).filter(pk=number or 0).first()
     if version is None:
         return "its kernel is not known any more"
     if source_digest(str(candidate.parameters["source"])) != version.source_sha256:
@@ -66,7 +66,7 @@ def why_not_publish(candidate: Candidate) -> str:
 def version_of(candidate: Candidate) -> KernelVersion | None:
     """The version whose candidate this is, if its source is still the very one."""
     source = source_digest(str(candidate.parameters.get("source", "")))
-    rows = KernelVersion.objects.filter(pk=_number_in(candidate), source_sha256=source)
+    rows = KernelVersion.objects.filter(pk=_number_in(candidate) or 0, source_sha256=source)
     return rows.select_related("kernel__organisation").first()
 
 

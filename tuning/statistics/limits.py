@@ -127,7 +127,7 @@ def _read(operators: Sequence[int]) -> Iterator[tuple[int, list[Kind]]]:
                 continue
             try:
                 yield pk, kinds_of(operator)
-            except (AttributeError, LookupError, TypeError, ValueError):
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 continue  # an invented one (bench/seed), or one of another canonical form
 
 
