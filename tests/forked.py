@@ -263,7 +263,7 @@ class Worker:
             self.channel.send(("end", None))
             atexit._run_exitfuncs()
             code = 0
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EOFError, BrokenPipeError):  # its parent is gone
             self.session._setupstate.teardown_exact(None)
         except BaseException:
             traceback.print_exc()
