@@ -131,7 +131,11 @@ class Tree:
                     chosen.update(tests)
             if not path.endswith((".py", ".md", ".toml", ".txt")):
                 queue += self.naming(path)
-        chosen.update(test for test, reached in self.tests.items() if reached & modules)
+        # A test of the same name may run it as a program.
+        names = {f"test_{module.rpartition('.')[2]}.py" for module in modules}
+        chosen.update(
+            test for test, reached in self.tests.items() if reached & modules or Path(test).name in names
+        )
         within = {one for one in chosen for other in chosen if one.startswith(f"{other}/")}
         return sorted(one for one in chosen - within if (self.root / one).exists())
 

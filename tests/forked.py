@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -149,6 +150,8 @@ class Forked:
             self.running.append(self.fork(session, part, 1 / most, queues[part].popleft()))
 
     def fork(self, session: pytest.Session, part: Part, share: float, unit: list[int]) -> Process:
+        if others := [one for one in threading.enumerate() if one is not threading.main_thread()]:
+            raise pytest.UsageError(f"Who reads the tests begins threads, which no fork has: {others}")
         ours, theirs = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -263,7 +266,7 @@ class Worker:
             self.channel.send(("end", None))
             atexit._run_exitfuncs()
             code = 0
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EOFError, BrokenPipeError):  # its parent is gone
             self.session._setupstate.teardown_exact(None)
         except BaseException:
             traceback.print_exc()

@@ -27,6 +27,8 @@ def tree() -> Tree:
             "opatlas/load/torch/ops/pooling.py", "tests/opatlas/load/test_torch_ops.py",
             "tests/dashboard/webhooks/test_guard.py",
         ),
+        # By its name: it is run as a program.
+        ("tests/forked.py", "tests/test_forked.py", "tests/catalog/test_search.py"),
         # By a client that asks for a page.
         ("dashboard/pages/urls.py", "tests/catalog/api/test_access.py", "tests/opatlas/plan/test_engines.py"),
         # By the view that names it, and by templates.

@@ -71,10 +71,21 @@ class Times:
             (FOLDER / f"{part}.json").write_text(json.dumps(whole, indent=1))
 
 
+def _written() -> list[Path]:
+    """Of the latest forked run; where there is none, of the latest other one."""
+    parts = [part for part in sorted(FOLDER.glob("*.json")) if part.stem != "last"]
+    return parts or sorted(FOLDER.glob("last.json"))
+
+
 def parts_took() -> list[str]:
     """What to say of the latest run's parts."""
-    wholes = [(part.stem, json.loads(part.read_text())) for part in sorted(FOLDER.glob("*.json"))]
-    return [f"{name}: {len(whole['tests'])} tests in {whole['wall_s']:.0f} s" for name, whole in wholes]
+    said = []
+    for part in _written():
+        whole = json.loads(part.read_text())
+        rows, took_s = whole["tests"].values(), whole["wall_s"]
+        used_s = sum(row["cpu_s"] for row in rows)
+        said.append(f"{part.stem}: {len(rows)} tests in {took_s:.0f} s, {used_s:.0f} s of CPU")
+    return said
 
 
 def machine_s() -> float:
@@ -96,16 +107,14 @@ def machine_s() -> float:
 
 def main() -> int:
     """Print each part's time and the slowest tests of all parts of the latest ``make test``."""
-    parts = [part for part in sorted(FOLDER.glob("*.json")) if part.stem != "last"]
-    parts = parts or sorted(FOLDER.glob("last.json"))
+    parts = _written()
     if not parts:
         print("No run has been written to var/test-times yet: make test", file=sys.stderr)
         return 1
+    print("\n".join(parts_took()))
     rows = []
     for part in parts:
         whole = json.loads(part.read_text())
-        processors = sum(row["cpu_s"] for row in whole["tests"].values())
-        print(f"{part.stem}: {len(whole['tests'])} tests, {whole['wall_s']:.0f} s, {processors:.0f} s of CPU")
         rows += [(row["wall_s"], row["cpu_s"], name) for name, row in whole["tests"].items()]
     print(f"\n{'wall s':>8} {'CPU s':>8}  the slowest {SLOWEST}")
     for wall_s, used_s, name in sorted(rows, reverse=True)[:SLOWEST]:

@@ -20,12 +20,12 @@ from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan.checking import check_plan
 from opatlas.plan.exactness import error_of, in_float64
+from tests.installed import needs
 from tests.opatlas.client.conftest import *  # noqa: F403 - the served catalogue
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, executor, wanted
 from tests.opatlas.session.test_session import adding
 
-pytest.importorskip("openvino")
-pytest.importorskip("jax")
+needs("openvino", "jax")
 
 
 def small_encoder() -> bytes:

@@ -22,10 +22,10 @@ from opatlas.graph.given_model import random_inputs
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.onnx_model import extract
 from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
+from tests.installed import needs
 from tests.tuning.graph.making import model
 
-pytest.importorskip("openvino")
-pytest.importorskip("jax")
+needs("openvino", "jax")
 
 
 def small_encoder() -> bytes:

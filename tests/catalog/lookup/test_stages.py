@@ -172,4 +172,4 @@ class TestWaitingForAStage:
         first(64)
         began = time.monotonic()
         assert served(ask(64, wait_s=0.3, wait_for="contest"))[1] == "first"
-        assert 0.3 <= time.monotonic() - began < 5
+        assert 0.3 <= time.monotonic() - began < 60

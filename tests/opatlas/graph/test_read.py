@@ -87,9 +87,9 @@ def test_a_giant_tensor_made_by_a_tiny_file_is_never_made() -> None:
         helper.make_node("Add", ["x", "w"], ["y"]),
     ]
     model = making.model(nodes, {"x": [1]}, ["y"], {"s": np.array([10**6, 10**6])})
-    started = time.monotonic()
+    started = time.process_time()
     extraction = extract(model.SerializeToString())
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert extraction.calls == 1
 
 
@@ -196,9 +196,9 @@ def test_functions_that_multiply_beyond_bounds() -> None:
     functions = [_function("f0", ["Relu"] * 10)]
     functions += [_function(f"f{i}", [f"f{i - 1}"] * 10) for i in range(1, 9)]
     node = helper.make_node("f8", ["x"], ["y"], domain="own")
-    started = time.monotonic()
+    started = time.process_time()
     assert "functions inlined" in _refused(making.model([node], {"x": [2]}, ["y"], functions=functions))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_functions_are_inlined() -> None:

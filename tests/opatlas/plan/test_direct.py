@@ -22,13 +22,12 @@ from opatlas.plan.executor import Executor
 from opatlas.plan.said import said_of
 from tests import by_day
 from tests.configuring import configured
+from tests.installed import needs
 from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
 from tests.tuning.graph.making import model
 
-pytest.importorskip("openvino")
-pytest.importorskip("torch")
-pytest.importorskip("jax")
+needs("openvino", "torch", "jax")
 
 X, W = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), np.full((3, 4), 2, np.float32)
 

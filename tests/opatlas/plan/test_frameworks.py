@@ -28,13 +28,12 @@ from opatlas.plan.plan import ByKernel, ModelPlan
 from opatlas.plan.said import said_of
 from opatlas.session.kept_choice import KeptChoice
 from tests.configuring import configured
+from tests.installed import needs
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, Kernels, assert_same, executor, planned, wanted
 from tests.tuning.graph.making import model
 
-pytest.importorskip("openvino")
-pytest.importorskip("torch")
-pytest.importorskip("jax")
+needs("openvino", "torch", "jax")
 
 
 @pytest.fixture(autouse=True)

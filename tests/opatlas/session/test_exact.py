@@ -19,13 +19,13 @@ from opatlas.load.onnxruntime_recipe import EXACTNESS
 from opatlas.plan import choosing, regions, saturating, trying
 from opatlas.plan.saturating import cuts_off
 from opatlas.session.recorded import calls_of
+from tests.installed import needs
 from tests.opatlas.plan.making import wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
 from tests.opatlas.plan.test_saturating import WEIGHTS, product
 from tests.tuning.graph.making import model
 
-pytest.importorskip("openvino")
-pytest.importorskip("torch")
+needs("openvino", "torch")
 DATA = np.random.default_rng(1).integers(0, 256, (8, 64)).astype(np.uint8)
 EXACT = DATA.astype(np.int32) @ WEIGHTS.astype(np.int32)
 

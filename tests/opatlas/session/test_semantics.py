@@ -16,12 +16,11 @@ from opatlas.client import Client
 from opatlas.identity import Setting
 from opatlas.plan import choosing
 from tests.configuring import configured
+from tests.installed import needs
 from tests.opatlas.plan.making import assert_same, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
 
-pytest.importorskip("openvino")
-pytest.importorskip("torch")
-pytest.importorskip("jax")
+needs("openvino", "torch", "jax")
 
 NAN, INF = np.nan, np.inf
 Feed = Mapping[str, np.ndarray]

@@ -8,6 +8,7 @@ import pytest
 
 from opatlas.client.machine import installed_versions
 from opatlas.plan.semantics.table import EVERY, PATH, KnownDifference, SemanticsTable, known_table
+from tests.installed import needs
 from tests.opatlas.plan.semantics.made import (
     LIBRARIES,
     PAGE,
@@ -29,9 +30,7 @@ from tests.opatlas.plan.semantics.probes import (
     unary,
 )
 
-pytest.importorskip("openvino")
-pytest.importorskip("torch")
-pytest.importorskip("jax")
+needs("openvino", "torch", "jax")
 
 SAMPLE = {
     ("Relu", "float32"), ("Sign", "float32"), ("Exp", "float32"), ("Abs", "int8"), ("Add", "uint8"),
