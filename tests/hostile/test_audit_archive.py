@@ -51,7 +51,11 @@ def counted(deployment: Deployment, action: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("fault", "left"), [("audit-exported=kill", COUNT), ("audit-removing=kill@2", COUNT - 500)]
+    ("fault", "left"),
+    [
+        pytest.param("audit-exported=kill", COUNT, marks=pytest.mark.nightly),
+        ("audit-removing=kill@2", COUNT - 500),
+    ],
 )
 def test_killed_anywhere_it_goes_on(
     deploy: Callable[..., Deployment], tmp_path: Path, fault: str, left: int

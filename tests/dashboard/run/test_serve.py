@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from dashboard.run.stack import ROOT, free_port
+from tests import by_day
 from tests.databases import new_sqlite
 from tests.docs.service import heed_signals
 
@@ -59,8 +60,11 @@ def gone(processes: list[psutil.Process], timeout_s: float = 60) -> bool:
     return not psutil.wait_procs(processes, timeout=timeout_s)[1]
 
 
-def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("home", by_day.only(["migrated"], ["migrated", "empty"]))
+def test_serve_stops_cleanly_and_shows_secrets_only_the_first_time(tmp_path: Path, home: str) -> None:
     port = free_port()
+    if home == "migrated":  # where it makes its own, which takes twenty seconds
+        new_sqlite(tmp_path / "opatlas.sqlite3")
     serve = start(tmp_path, port)
     try:
         said = read_until_up(serve)

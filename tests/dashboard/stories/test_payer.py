@@ -20,7 +20,12 @@ from tests.dashboard.serving import follow, log_in
 from tests.dashboard.stories.tales import PAYER
 from tests.dashboard.stories.telling import StoryTeller
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+]
 
 DAYS, SWEPT_DAYS = 14, 2
 SIZES = (64, 96, 128, 192, 256, 384)

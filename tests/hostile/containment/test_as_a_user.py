@@ -8,7 +8,7 @@ import pytest
 
 from tests.ordinary_user import needs_root, passes_as_user
 
-pytestmark = [pytest.mark.slow, *needs_root]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, *needs_root]
 
 
 def test_containment_holds_for_an_ordinary_users_worker() -> None:
