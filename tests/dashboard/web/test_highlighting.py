@@ -7,6 +7,7 @@ import time
 import pytest
 
 from dashboard.web.highlighting import SHOWN_CHARACTERS, highlighted, language_of
+from tests import by_day
 
 LANGUAGES = ("c", "cpp", "cuda", "python", "llvm", "ptx", "gas", "json", "diff", "text")
 PIECES = (
@@ -32,7 +33,7 @@ PIECES = (
 )
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", by_day.first(4, LANGUAGES))
 def test_no_text_takes_the_square_of_its_length(language: str) -> None:
     """60,000 blanks as C took Pygments' own lexer minutes, with the whole process waiting."""
     for piece in PIECES:

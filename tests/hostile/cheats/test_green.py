@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.cheats import __main__ as judging
 from tests.hostile.cheats import green
 
 
@@ -35,3 +36,31 @@ def test_any_change_of_what_it_depends_on_is_seen(tmp_path: Path, monkeypatch: p
     (tmp_path / "noise.py").unlink()
     with pytest.raises(FileNotFoundError):
         green.digest("made up")
+
+
+def test_what_a_busy_host_left_undecided_is_asked_again_and_kept_for_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+    told = iter([(0, ["b"])] * judging.TRIES + [(0, []), (1, ["b"])])
+    monkeypatch.setattr(judging, "run", lambda tests: ran.append(tests) or next(told))
+    monkeypatch.setattr(judging, "LEFT", tmp_path / "left")
+    monkeypatch.setattr(green, "ROOT", tmp_path)
+    monkeypatch.setattr(green, "GREEN", tmp_path / "green.json")
+    (tmp_path / "judge.py").write_text("")
+    monkeypatch.setitem(green.SUITES, "made up", green.Suite(("all",), ("judge.py",)))
+    assert judging.main(["made up"]) == 1 and ran == [["all"], ["b"], ["b"]]
+    assert not green.recorded()
+    assert judging.main(["made up"]) == 0 and ran[judging.TRIES :] == [["b"]]
+    assert green.recorded()["made up"]["digest"] == green.digest("made up")
+    (tmp_path / "judge.py").write_text("changed")
+    assert judging.main(["made up"]) == 1 and ran[-1] == ["all"]
+    assert green.recorded()["made up"]["digest"] != green.digest("made up"), "a test has failed"
+
+
+def test_who_was_skipped_for_a_busy_host_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = ["def test_a(): pass", "def test_b():\n    pytest.skip('a busy host told nothing')"]
+    tests += ["def test_c():\n    pytest.skip('no GPU')"]
+    (tmp_path / "test_suite.py").write_text("\n".join(["import pytest", *tests]))
+    monkeypatch.setattr(judging, "ROOT", tmp_path)
+    assert judging.run(["test_suite.py"]) == (0, ["test_suite.py::test_b"])
