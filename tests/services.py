@@ -64,7 +64,7 @@ class PrivatePostgres(servers.PrivatePostgres):
         checked([self.programs / "pg_dump", "-Fc", "--no-owner", "-f", path, url])
 
 
-def once_more_on_postgres(server: PrivatePostgres, *tests: str) -> str:
+def once_more_on_postgres(server: PrivatePostgres, *tests: str, nightly: bool = True) -> str:
     """Run tests that are neither slow nor need a service in a pytest of their own, on PostgreSQL.
 
     They must pass; what pytest printed is returned. --reuse-db takes the copy of a migrated database as it
@@ -72,7 +72,7 @@ def once_more_on_postgres(server: PrivatePostgres, *tests: str) -> str:
     """
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reuse-db",
-         "-m", "not services and not slow", *tests],
+         "-m", "not services and not slow" + ("" if nightly else " and not nightly"), *tests],
         env={**os.environ, "DATABASE_URL": server.new_tested_database()},
         cwd=ROOT,
         capture_output=True,

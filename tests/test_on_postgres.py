@@ -60,5 +60,6 @@ GROUPS = {
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("group", by_day.only([BY_DAY], GROUPS))
-def test_it_behaves_the_same_on_postgres(private_postgres, group):
-    assert "skipped" not in once_more_on_postgres(private_postgres, *GROUPS[group])
+def test_it_behaves_the_same_on_postgres(private_postgres, group, request):
+    nightly = "not nightly" not in request.config.getoption("markexpr")
+    assert "skipped" not in once_more_on_postgres(private_postgres, *GROUPS[group], nightly=nightly)
