@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import select
 import signal
@@ -37,6 +38,9 @@ MOST_AGAIN = 3
 """Failures that may be the machine's; more of them are the code's."""
 END_S = 20.0
 """That a process has for what it set up, after it was told to end."""
+OVERDUE_S = 60.0
+"""So long after its own limit a test is ended with its process: what hangs outside of Python heeds no other
+signal."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Process:
     units: list[list[int]] = field(default_factory=list)
     """Tests that it has: what it works at, and what comes after that."""
     running: int | None = None
+    overdue_at: float = math.inf
     said_end: bool = False
 
 
@@ -83,6 +88,7 @@ class Forked:
         """What was said of each test that failed."""
         self.is_asking_again = False
         self.part_of = part_of
+        self.one_core = OneCore()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -163,15 +169,18 @@ class Forked:
                 one.channel.close()
                 os.close(one.ended)
             ours.close()
-            Worker(session, theirs, f"gw{self.number}").run(unit)
+            Worker(session, theirs, f"gw{self.number}", self.one_core).run(unit)
         theirs.close()
         self.took.setdefault(part.name, [time.monotonic(), 0.0])
         return Process(pid, os.pidfd_open(pid), ours, part, share, [unit])
 
     def hear(self, session: pytest.Session, queues: dict[Part, deque[list[int]]]) -> None:
         """What processes say, until one of them has ended or nothing is left to be heard."""
-        wait([*(one.channel for one in self.running), *(one.ended for one in self.running)])
+        wait([*(one.channel for one in self.running), *(one.ended for one in self.running)], OVERDUE_S)
         for one in list(self.running):
+            if time.monotonic() > one.overdue_at:
+                one.overdue_at = math.inf
+                os.kill(one.pid, signal.SIGABRT)  # it says where it is, and ends
             over = bool(select.select([one.ended], [], [], 0)[0])
             try:
                 while one.channel.poll():
@@ -191,6 +200,7 @@ class Forked:
             one.channel.send(one.units[1] if len(one.units) > 1 else None)
         elif what == "begins":
             one.running = value
+            one.overdue_at = time.monotonic() + limit_s(session.items[value]) + OVERDUE_S
             if not self.is_asking_again:
                 item = session.items[value]
                 hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -198,7 +208,7 @@ class Forked:
             report = hook.pytest_report_from_serializable(config=self.config, data=value)
             self.reported(report, one.running)
         elif what == "done":
-            one.running = None
+            one.running, one.overdue_at = None, math.inf
             one.units[0].remove(value)
             if not one.units[0]:
                 del one.units[0]
@@ -252,8 +262,9 @@ class Forked:
 class Worker:
     """What a forked process does; it never returns to what its parent did."""
 
-    def __init__(self, session: pytest.Session, channel: Connection, name: str) -> None:
+    def __init__(self, session: pytest.Session, channel: Connection, name: str, one_core: OneCore) -> None:
         self.session, self.channel, self.name = session, channel, name
+        self.one_core = one_core
         self.config = session.config
         self.hears_warnings = False
 
@@ -304,6 +315,7 @@ class Worker:
             capture.start_global_capturing()
         if (folders := getattr(config, "_tmp_path_factory", None)) is not None:
             folders._given_basetemp, folders._basetemp = folders.getbasetemp() / self.name, None
+        self.one_core.end()
         if "dashboard.settings_test" in sys.modules:
             at_a_home_of_its_own(self.name)
         if times := plugins.getplugin("times"):
@@ -325,6 +337,33 @@ class Worker:
             UserWarning, warning_message.filename, warning_message.lineno,
         )  # fmt: skip
         self.channel.send(("warning", (text, when, nodeid, location)))
+
+
+def limit_s(item: pytest.Item) -> float:
+    """pytest-timeout's, of a test."""
+    mark = item.get_closest_marker("timeout")
+    if mark and mark.args:
+        return float(mark.args[0])
+    has_plugin = item.config.pluginmanager.hasplugin("timeout")
+    return float((has_plugin and item.config.getini("timeout")) or math.inf)
+
+
+class OneCore:
+    """Libraries compute with one thread while the tests are read: OpenMP keeps its threads, and a forked
+    process, which has none of them, would wait for them for ever."""
+
+    def __init__(self) -> None:
+        self.before = os.environ.get("OMP_NUM_THREADS")
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+    def end(self) -> None:
+        del os.environ["OMP_NUM_THREADS"]
+        if self.before is not None:
+            os.environ["OMP_NUM_THREADS"] = self.before
+        if "torch" in sys.modules:
+            import torch
+
+            torch.set_num_threads(int(self.before or len(os.sched_getaffinity(0))))
 
 
 def at_a_home_of_its_own(name: str) -> None:

@@ -84,12 +84,29 @@ def test_that_fails_the_third_time():
         file.write("x")
     assert len(seen.read_text()) < 3
 """
+HANGING = """
+import ctypes
+import pytest
+import torch
+import tests.forked
+
+tests.forked.OVERDUE_S = 1.0
+LARGE = torch.ones(1 << 20).exp().sum()  # begins all threads that it may
+
+@pytest.mark.timeout(1)
+def test_outside_of_python():
+    ctypes.PyDLL(None).sleep(200)
+
+def test_on_all_cores():
+    assert torch.get_num_threads() == THREADS
+    assert torch.ones(1 << 20).exp().sum() == LARGE
+"""
 CONFTEST = """
 import pytest
 from tests.forked import GROUP
 
 def pytest_configure(config):
-    for mark in ("group", "timing", "alone"):
+    for mark in ("group", "timing", "alone", "timeout"):
         config.addinivalue_line("markers", mark)
 
 def pytest_collection_modifyitems(items):
@@ -124,6 +141,13 @@ def test_what_kills_its_process_has_failed_and_the_others_are_run(processes: int
     assert "its process ended by code 9 while it ran test_some.py::test_of_a_group[2]" in done.stdout
     assert "its process ended by signal SIGKILL while it ran test_some.py::test_alone[11]" in done.stdout
     assert done.stdout.count("failed again") == 2
+
+
+def test_what_hangs_is_ended_and_threads_of_who_reads_the_tests_are_missed_by_nobody(tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    done = run(tmp_path, HANGING.replace("THREADS", str(cores)))
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "ended by signal SIGABRT while it ran test_some.py::test_outside_of_python" in done.stdout
 
 
 def test_parts_come_one_after_the_other_and_groups_stay_together(tmp_path: Path) -> None:
