@@ -159,7 +159,8 @@ def test_a_folder_that_others_may_write_into(tmp_path, caplog, monkeypatch, whos
 
 
 def test_nobody_else_reads_what_was_asked(tmp_path):
-    (tmp_path / "cache").mkdir(mode=0o755)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o755)  # whatever the umask
     store = EntryStore(tmp_path / "cache")
     store.keep(PLACE, {key(1): ({}, 60.0)})
     assert store.path.stat().st_mode & 0o777 == 0o600
