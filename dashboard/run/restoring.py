@@ -83,8 +83,8 @@ def _manifest(folder: Path, source: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NotRestored(f"{source} is damaged: its {MANIFEST} cannot be read.") from error
     if given.get("format") != FORMAT:
-        named = str(given.get("format"))[:60]
-        raise NotRestored(f"{source} has the format {named!r}: this version reads {FORMAT}.")
+        named = repr(given.get("format"))[:60]
+        raise NotRestored(f"{source} has the format {named}: this version reads {FORMAT}.")
     if seal(given) != sealed:
         raise NotRestored(f"{source} is damaged: its {MANIFEST} was changed.")
     return dict(given)
