@@ -40,6 +40,7 @@ READS_THE_ENVIRONMENT = {
     "bench/wire/parts.py": "the environment of child processes",
     "bench/wire/serving.py": "the environment of child processes",
     "bench/service/restarts.py": "the environment of child processes",
+    "bench/service/upgrading.py": "the environment of child processes",
     "bench/lookup.py": "the environment of child processes",
     "bench/models/modules.py": "the environment of child processes",
     "bench/client.py": "the environment of child processes",
