@@ -63,4 +63,5 @@ def test_who_was_skipped_for_a_busy_host_is_named(tmp_path: Path, monkeypatch: p
     tests += ["def test_c():\n    pytest.skip('no GPU')"]
     (tmp_path / "test_suite.py").write_text("\n".join(["import pytest", *tests]))
     monkeypatch.setattr(judging, "ROOT", tmp_path)
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE", raising=False)  # there is no project of Django's
     assert judging.run(["test_suite.py"]) == (0, ["test_suite.py::test_b"])
