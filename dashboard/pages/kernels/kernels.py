@@ -271,7 +271,8 @@ def _kernel(request: ViewerRequest, pk: int) -> Kernel:
 
 def _version(request: ViewerRequest, pk: int, number: int) -> KernelVersion:
     found = selectors.versions_seen(_sight(request))
-    return get_object_or_404(found, kernel=pk, number=number)
+    # By its id: a lookup by a relation hands a number beyond 64 bits to the database.
+    return get_object_or_404(found, kernel__id=pk, number=number)
 
 
 def _sight(request: ViewerRequest) -> selectors.Sight:

@@ -72,6 +72,12 @@ def test_every_page_of_kernels_answers(pages: Client, catalogue: Factory) -> Non
     assert pages.get(f"/kernels/{version.kernel_id}/").headers["Location"] == path_of(version)
 
 
+@pytest.mark.parametrize("path", ["", "standing/"])
+def test_a_number_beyond_64_bits_is_no_kernels(pages: Client, path: str) -> None:
+    for address in (f"{1 << 64}/v1", f"1/v{1 << 64}"):
+        assert pages.get(f"/kernels/{address}/{path}").status_code == 404
+
+
 def test_list_says_state_author_licence_and_wins(ada: User, grace: User, awaiting: KernelVersion) -> None:
     approve(awaiting, user=grace, reason="fast")
     html = browser(ada).get("/kernels/").content.decode()
