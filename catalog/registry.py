@@ -8,6 +8,7 @@ from typing import Any
 
 from catalog import models
 from opatlas import identity
+from opatlas.errors import MALFORMED
 from opatlas.identity.operator import canonical_json
 
 DEFAULT_ORGANISATION = "default"
@@ -40,7 +41,7 @@ def read_graph(graph: Any) -> identity.Operator | None:
     over many operators goes on without it."""
     try:
         return identity.Operator.from_json(graph)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except MALFORMED:
         return None
 
 

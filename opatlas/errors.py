@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What code that takes something apart raises where that has another form than it expects."""
+
 _FLAG = r"(?<=[\s'\"]-[BILF])|(?<=^-[BILF])|(?<=-isystem)"
 """What a compiler's folders are written after without a blank."""
 _PATH = re.compile(rf"(?:(?<![\w./@<-])|{_FLAG})/(?:[^\s/:'\"()<>,;|]+/)+([^\s/:'\"()<>,;|]*)")

@@ -17,7 +17,8 @@ from catalog.best.publishing import Publication, publish, publish_race
 from catalog.errors import StoreError
 from catalog.models import Purpose
 from catalog.registry import register_environment, register_operator, register_setting, register_target
-from opatlas.errors import OpatlasError
+from catalog.steps import told
+from opatlas.errors import MALFORMED, OpatlasError
 from opatlas.evidence import Evidence
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load import Manifest
@@ -26,10 +27,7 @@ from tuning.environments.known import declared_for
 from tuning.explore.signing import signing_key
 
 # Whatever a line has in place of what it should: nothing of it is checked before it is taken apart.
-_NOT_READ = (
-    OpatlasError, StoreError, DatabaseError,
-    ArithmeticError, AttributeError, LookupError, TypeError, ValueError,
-)  # fmt: skip
+_NOT_READ = (OpatlasError, StoreError, DatabaseError, *MALFORMED)
 _EVIDENCE = frozenset(field.name for field in fields(Evidence))
 
 
@@ -61,8 +59,7 @@ def import_measurements(lines: Iterable[Mapping[str, Any]]) -> Imported:
             with transaction.atomic():
                 _import(line, done)
         except _NOT_READ as error:
-            said = " ".join(str(error).split())[:300]
-            done.refused.append(f"line {number}: {type(error).__name__}: {said}")
+            done.refused.append(f"line {number}: {told(error)}")
     return done
 
 

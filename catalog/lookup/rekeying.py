@@ -14,7 +14,7 @@ from catalog.registry import operator_fields
 from catalog.steps import reason_of
 from catalog.usage.closing import TALLIED
 from catalog.usage.draining import drain_journal, is_held_up
-from opatlas.errors import InvalidOperator
+from opatlas.errors import MALFORMED, InvalidOperator
 from opatlas.identity.rekey import rekey
 
 _ADDED_UP = {
@@ -56,7 +56,7 @@ def rekey_operators() -> Rekeyed:
             except InvalidOperator as error:
                 done.refused.append((row.key, str(error)))
                 continue
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            except MALFORMED as error:
                 done.refused.append((row.key, reason_of(error)))
                 continue
             if operator.key == row.key:

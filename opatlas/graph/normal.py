@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from opatlas.errors import InvalidModel
+from opatlas.errors import InvalidModel, first_line
 from opatlas.graph.channels_last import NOTHING, ChannelsLast
 from opatlas.graph.linked import LEFT_OUT, Linked, NodeAt, NodePath
 from opatlas.graph.onnx_model import Extraction, KnownNodes, canonical_node, extraction_of
@@ -369,8 +369,7 @@ class ModelGraph:
         try:
             whole = onnx.shape_inference.infer_shapes(serialisable(self.model))
         except REFUSALS as error:
-            said = " ".join(str(error).split())[:300]
-            raise InvalidModel(f"ONNX cannot tell the model's types: {said}") from None
+            raise InvalidModel(f"ONNX cannot tell the model's types: {first_line(error)}") from None
         values = (*whole.graph.input, *whole.graph.value_info, *whole.graph.output)
         return {value.name: value.type for value in values if value.type.WhichOneof("value")}
 

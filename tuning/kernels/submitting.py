@@ -229,8 +229,8 @@ def _licence(text: str) -> str:
 
 
 def _line(text: str, where: str, most: int, *, needed: bool = True) -> str:
-    line = " ".join(text.split()) if isinstance(text, str) else "\0"
-    if (needed and not line) or len(line) > most or not _storable(line):
+    line = " ".join(text.split()) if isinstance(text, str) else None
+    if line is None or (needed and not line) or len(line) > most or not _storable(line):
         raise RequestError(f"The {where} is a text of {int(needed)} to {most} characters.", where)
     return line
 

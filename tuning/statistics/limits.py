@@ -16,6 +16,7 @@ from catalog.models import EVERYBODY, OperatorTotal, Rollup
 from catalog.models import Operator as OperatorRow
 from catalog.registry import read_graph
 from catalog.viewing import Viewer
+from opatlas.errors import MALFORMED
 from opatlas.identity import Operator
 from tuning.failures.reasons import reason_of
 from tuning.routes.base import EVERYWHERE, KnownLimit
@@ -127,7 +128,7 @@ def _read(operators: Sequence[int]) -> Iterator[tuple[int, list[Kind]]]:
                 continue
             try:
                 yield pk, kinds_of(operator)
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            except MALFORMED:
                 continue  # an invented one (bench/seed), or one of another canonical form
 
 
