@@ -126,10 +126,12 @@ def release(claim: Claim, *, begun: bool) -> bool:
     return claim.row().update(**UNHELD, state=State.QUEUED, updated_at=Now(), **tries) == 1
 
 
-def fail(claim: Claim, error: str) -> None:
-    """A slice that broke: queued again, or dead when it had its tries."""
+def fail(claim: Claim, error: str, *, for_good: bool = False) -> None:
+    """A slice that broke: queued again, or dead when it had its tries, or when another would end likewise
+    (``for_good``)."""
     row = claim.load()
-    _requeue_or_bury(row, error, {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING})
+    unchanged = {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING}
+    _requeue_or_bury(row, error, unchanged, for_good=for_good)
 
 
 def sweep(owner_prefix: str = "", but_not: str = "") -> int:
@@ -158,9 +160,12 @@ def sweep(owner_prefix: str = "", but_not: str = "") -> int:
     return sum(each(SWEEPING, expired.defer("operator__graph")[:500], put_back))
 
 
-def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) -> int:
+def _requeue_or_bury(
+    row: Exploration, error: str, unchanged: dict[str, Any], *, for_good: bool = False
+) -> int:
     """Compare-and-swap; the fence moves on, so that whoever held the row can write no more."""
-    dead = row.tries >= row.max_tries
+    dead = for_good or row.tries >= row.max_tries
+    gave_up = f"Gave up after {row.tries} {'try' if row.tries == 1 else 'tries'}"
     values: dict[str, Any] = {
         **UNHELD,
         "state": State.DEAD if dead else State.QUEUED,
@@ -169,12 +174,12 @@ def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) ->
         "updated_at": Now(),
     }
     if dead:
-        values |= {"reason": f"Gave up after {row.tries} tries."[:500], "finished_at": Now()}
+        values |= {"reason": f"{gave_up}.", "finished_at": Now()}
     with transaction.atomic():
         changed = Exploration.objects.filter(**unchanged).update(**values)
         if changed and dead:
             said = error.strip().rpartition("\n")[2]  # of a trace its last line: it is told to who asks
-            settle_miss(row, MissState.FAILED, f"Gave up after {row.tries} tries: {said}")
+            settle_miss(row, MissState.FAILED, f"{gave_up}: {said}")
             tell_stage(row.pk)
     if changed:
         logger.warning("Exploration %s of %s: %s", row.pk, row.operator, error)

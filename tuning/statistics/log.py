@@ -35,8 +35,7 @@ def log(row: Exploration, viewer: Viewer, limit: int = 40) -> list[LogLine]:
         text += f"{100 * one.expected_gain:.1f} % expected"
         lines.append(LogLine(one.created_at, "info", f"{one.route}: tuning", text))
     if row.error:
-        given_up = row.state == State.DEAD
-        source = f"given up after {row.tries} tries" if given_up else "the last try failed"
+        source = row.reason if row.state == State.DEAD else "the last try failed"
         lines.append(LogLine(row.finished_at or row.updated_at, "error", source, row.error.strip()))
     lines.sort(key=lambda line: line.at)
     if row.state == State.RUNNING:

@@ -362,11 +362,11 @@ def test_what_is_given_up_says_why_briefly_and_its_miss_too(make_exploration: Ca
     begin(held, "x")
     fail(held, "a" * 5000 + " the end")
     row.refresh_from_db()
-    assert (row.state, row.reason, row.fence) == (State.DEAD, "Gave up after 1 tries.", 2)
+    assert (row.state, row.reason, row.fence) == (State.DEAD, "Gave up after 1 try.", 2)
     assert len(row.error) == 4000 and row.error.endswith(" the end")
     assert timezone.now() - row.finished_at < timedelta(minutes=1)
     miss = row.operator.miss_set.get()
-    assert miss.reason == f"Gave up after 1 tries: {'a' * 477}"
+    assert miss.reason == f"Gave up after 1 try: {'a' * 479}"
 
 
 def test_who_asked_reads_no_trace(make_exploration: Callable[..., Any]) -> None:
@@ -374,4 +374,4 @@ def test_who_asked_reads_no_trace(make_exploration: Callable[..., Any]) -> None:
     (held,) = claim("w/1", row.target_id)
     begin(held, "trying")
     fail(held, "Traceback (most recent call last):\n  File \"/srv/x.py\", line 1\nKeyError: 'graph'\n")
-    assert Miss.objects.get().reason == "Gave up after 1 tries: KeyError: 'graph'"
+    assert Miss.objects.get().reason == "Gave up after 1 try: KeyError: 'graph'"
