@@ -1,4 +1,4 @@
-"""Requirement G2's partition: each rule and each case of pruning, by the claim that it is from (docs/g2.md),
+"""Requirement G2's partition: each rule and each case of pruning, by the claim that it is from (docs/plans.md),
 and that nothing is lost whatever the graph."""
 
 from __future__ import annotations
