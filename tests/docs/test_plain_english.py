@@ -115,5 +115,5 @@ def test_what_is_read_is_prose() -> None:
     running, cells = paragraphs(text)
     assert running == [" One line and its next.", "an item of `some long code` and [a link](far/away.md)"]
     assert cells == ["a", "b", "one cell", "2"]
-    assert sentence_lengths(running) == [6, 7]
+    assert sentence_lengths(running) == [5, 7]
     assert sentence_lengths(["See `a.py`. Then go on (2 or 3). `b` follows."]) == [2, 6, 2]
