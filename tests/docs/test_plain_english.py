@@ -20,6 +20,8 @@ HELD: dict[str, int] = {
     "README.md": 12_000,
     "DESIGN.md": 25_000,
     "deploy/README.md": 8_000,
+    "bench/README.md": ROOM_BYTES,
+    "tests/README.md": ROOM_BYTES,
     "docs/pages/README.md": 4_000,
 }
 """The most bytes of each page."""
