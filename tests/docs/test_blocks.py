@@ -258,7 +258,7 @@ RUNS: dict[tuple[str, str], Run] = {
         "With a private PostgreSQL and Redis on one machine; the next two blocks are run with it.",
     ),
     ("deploy/README.md", ".venv/bin/python man"): Run(with_the_first, instead="Run with the block before."),
-    ("deploy/README.md", ".venv/bin/granian --"): Run(with_the_first, instead="Run with the first of the three."),
+    ("deploy/README.md", ".venv/bin/granian --"): Run(with_the_first, instead="Run with the first of three."),
     ("docs/client.md", "import numpy as np"): Run(named_operators),
     ("docs/kernels.md", "submitted → building"): Run(
         kernel_states, instead="It is a picture: its words are the states that there are."

@@ -1,4 +1,5 @@
-"""Each command that README.md, deploy/README.md and docs/ name in running text is run, and each name that they use exists."""
+"""Each command that README.md, deploy/README.md and docs/ name in running text is run, and each name that
+they use exists."""
 
 from __future__ import annotations
 
@@ -392,7 +393,11 @@ def test_options_named_alone_are_some_commands_own() -> None:
     assert named and named <= known
 
 
-ROOMS = [path for room in ("opatlas", "catalog", "tuning", "dashboard") for path in (ROOT / room).rglob("README.md")]
+ROOMS = [
+    path
+    for room in ("opatlas", "catalog", "tuning", "dashboard")
+    for path in (ROOT / room).rglob("README.md")
+]
 READ = [*PAGES, ROOT / "DESIGN.md", *sorted(ROOMS)]
 
 

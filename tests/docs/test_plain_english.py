@@ -91,7 +91,7 @@ def test_files_that_a_room_names_exist(page: str) -> None:
     """``odds.py`` or ``race/`` between backticks is of that folder or of the whole tree."""
     folder = (ROOT / page).parent
     text = _NO_PROSE.sub("", (ROOT / page).read_text())
-    named = set(re.findall(r"`([\w./-]+(?:\.(?:py|c|h|json|md)|/))`", text))
+    named = set(re.findall(r"`(\w[\w./-]*(?:\.(?:py|c|h|json|md)|/))`", text))
     assert not [name for name in named if not _exists(folder, name)]
     links = set(re.findall(r"\]\((?!https?:|#)([^)#]+)", text))
     assert not [link for link in links if not (folder / link).exists()]
