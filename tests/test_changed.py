@@ -34,6 +34,7 @@ def tree() -> Tree:
         # By the view that names it, and by templates.
         ("templates/overview/_steps.html", "tests/dashboard/browser", "tests/opatlas/plan/test_engines.py"),
         ("docs/gpu.md", "tests/docs", "tests/catalog/test_search.py"),
+        ("catalog/lookup/README.md", "tests/docs", "tests/catalog/test_search.py"),
     ],
 )  # fmt: skip
 def test_what_a_change_can_touch(tree: Tree, changed: str, chosen: str, left: str) -> None:

@@ -145,7 +145,9 @@ def test_no_variable_or_field_is_there_twice() -> None:
 
 
 def test_documents_name_no_variable_that_there_is_not() -> None:
-    for path in (ROOT / "README.md", ROOT / "DESIGN.md", *(ROOT / "docs").glob("*.md")):
+    packages = ("bench", "catalog", "dashboard", "deploy", "docs", "opatlas", "tests", "tuning")
+    beside = [path for package in packages for path in (ROOT / package).rglob("README.md")]
+    for path in (ROOT / "README.md", ROOT / "DESIGN.md", *(ROOT / "docs").glob("*.md"), *beside):
         named = set(re.findall(r"\bOPATLAS_[A-Z_]*[A-Z]\b", path.read_text()))
         assert named <= NAMES | OTHERS, path.name
 

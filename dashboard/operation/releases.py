@@ -71,7 +71,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def version_of_service() -> str:
-    """``0.1.0 (3fa9c1d2)``: as the tree says, and a digest of its code, since a tree between two releases
+    """``0.2.0 (3fa9c1d2)``: as the tree says, and a digest of its code, since a tree between two releases
     says the same as before."""
     root = Path(settings.BASE_DIR)
     with (root / "pyproject.toml").open("rb") as file:

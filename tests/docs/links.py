@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("opatlas", "catalog", "tuning", "dashboard", "bench", "deploy")
+PACKAGES = ("opatlas", "catalog", "tuning", "dashboard", "bench", "tests", "deploy")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 

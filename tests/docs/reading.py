@@ -1,4 +1,4 @@
-"""Code blocks, commands and names out of README.md and docs/*.md."""
+"""Code blocks, commands and names out of README.md, deploy/README.md and docs/*.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.databases import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "deploy/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:make|manage\.py|python|granian|celery|pip|docker|\.ci/run|\.venv/\S+)\b.*"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("opatlas", "catalog", "tuning", "dashboard", "bench", "deploy")
+PACKAGES = ("opatlas", "catalog", "tuning", "dashboard", "bench", "tests", "deploy")
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _TABLES = re.compile(r"<!-- tables: (.*?) -->")
 

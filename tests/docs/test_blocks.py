@@ -1,4 +1,4 @@
-"""Each code block of README.md and docs/ is run, as printed where that can be.
+"""Each code block of README.md, deploy/README.md and docs/ is run, as printed where that can be.
 
 None is passed over: a block that is not in the table fails.
 """
@@ -253,12 +253,12 @@ RUNS: dict[tuple[str, str], Run] = {
     ("README.md", "make demo MODEL=resn"): Run(
         make_demo, NIGHTLY, "A model of one operator for 5 s, in a copy of the tree."
     ),
-    ("README.md", "export DATABASE_URL="): Run(
+    ("deploy/README.md", "export DATABASE_URL="): Run(
         several_machines, NIGHTLY,
         "With a private PostgreSQL and Redis on one machine; the next two blocks are run with it.",
     ),
-    ("README.md", ".venv/bin/python man"): Run(with_the_first, instead="Run with the block before."),
-    ("README.md", ".venv/bin/granian --"): Run(with_the_first, instead="Run with the first of the three."),
+    ("deploy/README.md", ".venv/bin/python man"): Run(with_the_first, instead="Run with the block before."),
+    ("deploy/README.md", ".venv/bin/granian --"): Run(with_the_first, instead="Run with the first of three."),
     ("docs/client.md", "import numpy as np"): Run(named_operators),
     ("docs/kernels.md", "submitted → building"): Run(
         kernel_states, instead="It is a picture: its words are the states that there are."

@@ -1,4 +1,5 @@
-"""Each command that README.md and docs/ name in running text is run, and each name that they use exists."""
+"""Each command that README.md, deploy/README.md and docs/ name in running text is run, and each name that
+they use exists."""
 
 from __future__ import annotations
 
@@ -393,10 +394,22 @@ def test_options_named_alone_are_some_commands_own() -> None:
     assert named and named <= known
 
 
+ROOMS = [
+    path
+    for room in ("opatlas", "catalog", "tuning", "dashboard")
+    for path in (ROOT / room).rglob("README.md")
+]
+READ = [*PAGES, ROOT / "DESIGN.md", *sorted(ROOMS)]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
 FOLDERS = "opatlas|catalog|tuning|dashboard|templates|tests|bench|docs"
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "DESIGN.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", READ, ids=name_of)
 def test_files_and_links_exist(page: Path) -> None:
     named = [span for span in spans(page) if re.fullmatch(rf"(?:{FOLDERS})/[\w./*-]*", span)]
     assert not [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
@@ -404,7 +417,7 @@ def test_files_and_links_exist(page: Path) -> None:
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "DESIGN.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", READ, ids=name_of)
 def test_variables_are_read_somewhere(page: Path) -> None:
     named = set(re.findall(r"\b(?:OPATLAS_[A-Z_]*[A-Z]|DATABASE_URL|BROKER_URL)\b(?!…)", page.read_text()))
     named -= {"OPATLAS_KEY"}  # the reader's own, in the first steps
@@ -434,7 +447,7 @@ def operations() -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "DESIGN.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", READ, ids=name_of)
 def test_addresses_of_the_api_exist(page: Path, operations: set[tuple[str, str]]) -> None:
     """``POST /api/v1/x/<id>/y``, and with … in place of what was said before."""
     for span in spans(page):

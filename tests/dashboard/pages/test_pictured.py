@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 import pytest
 from django.test import Client
@@ -40,11 +39,11 @@ def test_pictures_are_of_pages_that_there_are() -> None:
     assert {path.stem.rpartition("-")[2] for path in PICTURES.glob("*.webp")} == {"light", "dark"}
 
 
-def test_the_readme_shows_each_page_of_the_menu() -> None:
+def test_the_gallery_shows_each_page_of_the_menu() -> None:
     from dashboard.web.menu import MENU
 
-    table = (ROOT / "README.md").read_text()
-    shown = set(re.findall(r"docs/pages/([\w-]+)-(?:light|dark)\.webp", table))
+    table = (PICTURES / "README.md").read_text()
+    shown = set(re.findall(r"\]\(([\w-]+)-(?:light|dark)\.webp", table))
     pictures = {page: name for name, page in PLAIN.items()}
     # Of a list, or of one of its rows.
     of_row = {
@@ -53,6 +52,6 @@ def test_the_readme_shows_each_page_of_the_menu() -> None:
     }  # fmt: skip
     wanted = {one.page for _, entries in MENU for one in entries}
     missing = {page for page in wanted if not {pictures[page], of_row.get(page, "")} & shown}
-    assert not missing, f"README's table shows no picture of {missing}"
-    for address in re.findall(r"\]\((docs/[^)]+)\)", table):
-        assert (ROOT / urlsplit(address).path).exists(), address
+    assert not missing, f"docs/pages/README.md shows no picture of {missing}"
+    for address in re.findall(r"\]\(([^)]+)\)", table):
+        assert (PICTURES / address).exists(), address
