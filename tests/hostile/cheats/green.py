@@ -66,7 +66,8 @@ def digest(name: str) -> str:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    return [one for one in path.rglob("*") if one.is_file() and "__pycache__" not in one.parts]
+    every = (one for one in path.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
+    return [one for one in every if one.suffix != ".md"]
 
 
 def recorded() -> dict[str, dict[str, str]]:
