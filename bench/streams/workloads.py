@@ -151,7 +151,8 @@ def _published() -> dict[str, TimedOperator]:
     rows = defaultdict[str, list[float]](list)
     [table] = json.loads(PUBLISHED.read_text())
     for operator, default_us, *_ in table["rows"]:
-        rows[operator].append(default_us / 1e6)
+        if default_us is not None:  # it has an answer
+            rows[operator].append(default_us / 1e6)
     found = {}
     written = list(_written())
     alike = Counter(summary for summary, _ in written)
