@@ -19,10 +19,10 @@ class Command(BaseCommand):
 def described() -> str:
     """All definitions as Markdown."""
     parts = [
-        "# Figures\n\n"
-        "What every figure on the pages and in the statistics API means, how it is counted, and from which "
-        "rows. Pages and API share one selector for each, and `tests/figures` counts each once more from the "
-        "raw rows. Written by `manage.py describe_figures > docs/figures.md`.\n"
+        "# What does each figure mean?\n\n"
+        "Pages and the statistics API have the same figures. Each comes from one selector. `tests/figures` "
+        "counts it once more from the raw rows. `manage.py describe_figures > docs/figures.md` writes this "
+        "page.\n"
     ]
     for title, figures in GROUPS:
         if figures:
