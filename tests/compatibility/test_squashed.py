@@ -48,7 +48,7 @@ def of_sqlite(url: str) -> set[str]:
         applied = database.execute("SELECT app, name FROM django_migrations").fetchall()
     made = set(map(str, applied))
     for text in texts:
-        head, bracket, body = text.partition("(")
+        head, _, body = text.partition("(")
         made |= {head + part for part in parts(body)} if text.startswith("CREATE TABLE") else {text}
     return made
 
