@@ -43,7 +43,7 @@ $(VENV)/dev.stamp: requirements-dev.txt requirements-cuda.txt $(VENV)/opatlas.st
 run: $(VENV)/opatlas.stamp  ## The whole service on http://127.0.0.1:$PORT (8000), until Ctrl-C
 	@exec $(BIN)/python manage.py serve --port $(PORT)
 
-test: $(VENV)/dev.stamp  ## Every test: in parallel, then real workers, then what needs the cores to itself
+test: $(VENV)/dev.stamp  ## Every test: in parallel, then what measures, then what needs the cores to itself
 	@$(BIN)/python -m tests
 
 test-all: $(VENV)/dev.stamp  ## Nightly ones too, in parts of 40 minutes: those not yet green at this commit, or PART=name

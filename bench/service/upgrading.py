@@ -69,6 +69,10 @@ def git(*arguments: str) -> bytes:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True).stdout
 
 
+BETWEEN_S = 0.02
+"""Between an answer and a job's next question: what is upgraded has cores left."""
+
+
 class Web:
     """One web process of a tree, and how it is asked."""
 
@@ -112,6 +116,7 @@ class Jobs:
             except Exception as error:
                 self.lost.append(f"{error!r} {getattr(error, 'read', bytes)()[:500]!r}")
             number += 1
+            time.sleep(BETWEEN_S)
 
     def _ask_one(self, number: int) -> None:
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
