@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m tuning.bare.installing
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-changed test-steady test-times test-fast test-cheats mutants chaos lint ruff types imports migrations-check demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
+.PHONY: help run test test-all test-changed test-steady test-times test-fast test-cheats mutants chaos lint ruff types imports migrations-check docs links demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -75,9 +75,9 @@ LINT_CACHE ?= var/lint
 export MYPY_CACHE_DIR ?= $(LINT_CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(LINT_CACHE)/ruff
 
-lint: $(VENV)/dev.stamp  ## ruff, mypy and the import rules, side by side
+lint: $(VENV)/dev.stamp  ## ruff, mypy, the import rules and the documents' links, side by side
 	@mkdir -p $(LINT_CACHE)
-	@$(MAKE) --no-print-directory --keep-going --jobs 3 --output-sync ruff types imports
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 --output-sync ruff types imports links
 
 ruff: $(VENV)/dev.stamp
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -87,6 +87,12 @@ types: $(VENV)/dev.stamp
 
 imports: $(VENV)/dev.stamp
 	@$(BIN)/lint-imports --cache-dir $(LINT_CACHE)/imports
+
+links: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.docs.links
+
+docs: $(VENV)/dev.stamp  ## The documentation as a site, in var/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo "Written to var/site/index.html"
 
 migrations-check: $(VENV)/dev.stamp  ## No model change without its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run

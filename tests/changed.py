@@ -65,6 +65,7 @@ FOLDERS = {
     "THIRD_PARTY.md": ("tests/distribution",),
     ".ci/": ("tests/docs/test_commands.py",),
     "tests/mutants.toml": ("tests/test_words.py",),
+    "mkdocs.yml": ("tests/docs/test_site.py",),
 }
 """Tests of what is not Python, by how its path begins; modules and templates that name a file are found."""
 ALWAYS = ("tests/test_words.py",)  # it reads every file

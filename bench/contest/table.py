@@ -1,7 +1,8 @@
-"""The contest's figures for people: a few lines, and a table in Markdown."""
+"""The contest's figures for people: lines and a row per route in Markdown, a row per operator in JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,8 +100,9 @@ def _rival(found: Mapping[str, Any]) -> str:
 
 
 def write(result: Mapping[str, Any], path: Path) -> None:
-    """The summary and a row per operator as Markdown."""
+    """The summary as Markdown, and the rows beside it as ``.rows.json``."""
     path.write_text(markdown(result))
+    path.with_suffix(".rows.json").write_text(_one_row_a_line(rows(result)))
 
 
 HEAD = """\
@@ -115,17 +117,27 @@ defaults that are served are left out.
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    budget = (
-        f"{result['budget_s']:.0f} s" if result["budget_s"] else f"{result['per_operator_s']:g} s an operator"
-    )
     head = (
-        f"# The contest\n\nBudget {budget} on {result['cores']} cores: "
+        f"# The contest\n\nBudget {_budget(result)} on {result['cores']} cores: "
         f"{result['explored_s']:.0f} s of exploring, {result['measured_again_s']:.0f} s of measuring again. "
         f"Sample: `{result['sample']}`; {result['halved']} operators are recorded in half precision and "
         f"contested in float32.{_reproducing(result['reproducing'])}\n\n{HEAD}\n"
         f"```\n{summary(result)}\n```\n\n"
     )
-    return head + _routes(result) + _rows(result)
+    return head + _routes(result)
+
+
+def _budget(result: Mapping[str, Any]) -> str:
+    return (
+        f"{result['budget_s']:.0f} s" if result["budget_s"] else f"{result['per_operator_s']:g} s an operator"
+    )
+
+
+def _one_row_a_line(table: Mapping[str, Any]) -> str:
+    """A list of this table as JSON, in which whoever compares two runs sees which rows differ."""
+    head = json.dumps({**table, "rows": []}, ensure_ascii=False).removesuffix("]}")
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in table["rows"])
+    return f"[{head}\n{lines}\n]}}]\n"
 
 
 def _reproducing(found: Mapping[str, Any] | None) -> str:
@@ -150,29 +162,30 @@ def _routes(result: Mapping[str, Any]) -> str:
             f"| {result['wins_by_route'].get(name, 0)} | {trials.get('trials', 0)} "
             f"| {trials.get('per_minute_per_core') or 0:.1f} |"
         )
-    return "\n".join(lines) + "\n\n"
-
-
-def _rows(result: Mapping[str, Any]) -> str:
-    lines = [
-        "| operator | default µs | over default | over ONNX Runtime | over max-autotune | served | regret |",
-        "| --- | --: | --: | --: | --: | --- | --: |",
-    ]
-    for row in sorted(result["rows"], key=lambda row: -row["chosen"]):
-        operator = row["operator"].replace("|", "\\|")
-        if not row["answered"]:
-            lines.append(f"| {operator} | | | | | no answer: {row['reason']} | |")
-            continue
-        over = [_over(row, name) for name in ("onnxruntime", "max_autotune")]
-        lines.append(
-            f"| {operator} | {row['default_us']:.1f} | {row['chosen']:.2f}× | {over[0]} | {over[1]} "
-            f"| {row['route']}: {row['label']} | {row['regret']:.1%} |"
-        )
     return "\n".join(lines) + "\n"
 
 
-def _over(row: Mapping[str, Any], name: str) -> str:
-    return f"{row['chosen'] / row['baselines'][name]:.2f}×" if name in row["baselines"] else "–"
+def rows(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with a row per operator, as a file of docs/figures/ has it."""
+    columns = "operator|default, µs|over the default|over ONNX Runtime|over max-autotune|served|regret, %"
+    return {
+        "title": f"The {result['total']} operators of the contest",
+        "conditions": f"{_budget(result)} on {result['cores']} cores; sample {result['sample']}.",
+        "columns": columns.split("|"),
+        "rows": [_row(row) for row in sorted(result["rows"], key=lambda row: -row["chosen"])],
+    }
+
+
+def _row(row: Mapping[str, Any]) -> list[str | float | None]:
+    if not row["answered"]:
+        return [row["operator"], None, None, None, None, f"no answer: {row['reason']}", None]
+    over = [_over(row, name) for name in ("onnxruntime", "max_autotune")]
+    served, regret = f"{row['route']}: {row['label']}", round(100 * row["regret"], 1)
+    return [row["operator"], round(row["default_us"], 1), round(row["chosen"], 2), *over, served, regret]
+
+
+def _over(row: Mapping[str, Any], name: str) -> float | None:
+    return round(row["chosen"] / row["baselines"][name], 2) if name in row["baselines"] else None
 
 
 def _counts(wins: Mapping[str, int]) -> str:

@@ -16,7 +16,7 @@ model's weights again):
   of these, ``simplified_ms``, ``kernels_ms`` and ``fused_ms`` are from that of the pass behind each;
 - ``by_kernels``, ``nodes``: nodes of the simpler form that kernels run, of how many: where the first is 0,
   the plan is ONNX Runtime's; ``fused_operators``: steps of several of the model's nodes; ``channels_last``:
-  nodes that run so, and ``reorders``: what brings values from one layout into the other (docs/g3.md);
+  nodes that run so, and ``reorders``: what brings values from one layout into the other (docs/plans.md);
 - ``predicted_ms``: said before anything ran in turns (:mod:`opatlas.plan.predicting`);
 - ``max_error``, ``onnxruntime_error``: of the plan and of ONNX Runtime against the model in float64 by
   PyTorch, as a share of the largest value (null where PyTorch does not express the model);

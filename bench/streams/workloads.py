@@ -1,7 +1,7 @@
 """What the simulated engines run: recorded models with measured times, and invented ones.
 
 *Recorded*: the open logs' models (``oplogs``), of each the calls of operators that the contest's sample has,
-with the default's time as ``docs/contest.md`` published it (PyTorch eager on two cores, medians of 200
+with the default's time as ``docs/figures/contest.json`` has it (PyTorch eager on two cores, medians of 200
 operators). A log is sorted by operator and says nothing of an order: its calls are shuffled once, by its
 name. Its suite is its tenant.
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +30,7 @@ from opatlas.identity import describe
 from opatlas.placement.references import ReferenceTime, ReferenceTimes
 from tuning.conf import conf as tuning_conf
 
-PUBLISHED = Path(__file__).parents[2] / "docs/contest.md"
-_ROW = re.compile(r"^\| (?P<operator>.+?) \| (?P<default_us>[\d.]+) \| [\d.]+× \|", re.MULTILINE)
+PUBLISHED = Path(__file__).parents[2] / "docs/figures/contest.json"
 
 LOAD = 0.85
 SPREAD = 0.1
@@ -151,8 +149,10 @@ def _published() -> dict[str, TimedOperator]:
     """The sample's operators by the call that was recorded, with the default's published time. Two operators
     that are written alike have no time: nothing says which of them a row is."""
     rows = defaultdict[str, list[float]](list)
-    for row in _ROW.finditer(PUBLISHED.read_text()):
-        rows[row["operator"].replace("\\|", "|")].append(float(row["default_us"]) / 1e6)
+    [table] = json.loads(PUBLISHED.read_text())
+    for operator, default_us, *_ in table["rows"]:
+        if default_us is not None:  # it has an answer
+            rows[operator].append(default_us / 1e6)
     found = {}
     written = list(_written())
     alike = Counter(summary for summary, _ in written)

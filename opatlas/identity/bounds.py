@@ -12,7 +12,7 @@ MAX_DIM = 1 << 31
 MAX_ELEMENTS = 1 << 40
 MAX_NODES = 256
 """Of one operator: whoever sends a graph has its key made within a request, at more than a millisecond a node
-(docs/g2.md has what was measured, and what becomes of larger target subgraphs)."""
+(docs/plans.md has what was measured, and what becomes of larger target subgraphs)."""
 MAX_INPUTS = 1024
 MAX_PORTS = 256  # of one node
 MAX_STATIC = 4096  # elements of one static input

@@ -1,5 +1,5 @@
 """Fused operators that a session tries by itself: proposed by patterns, looked up like its nodes' own, and
-kept where plans with them are measured to be faster (docs/g2.md)."""
+kept where plans with them are measured to be faster (docs/plans.md)."""
 
 from __future__ import annotations
 

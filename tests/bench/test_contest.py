@@ -29,7 +29,7 @@ from bench.contest.sample import (
     sample_path,
 )
 from bench.contest.summary import ContestRow, route_geomeans, summarize
-from bench.contest.table import figures, markdown
+from bench.contest.table import figures, write
 from opatlas.conf import read
 from opatlas.errors import InvalidModel
 from opatlas.load import Manifest
@@ -124,7 +124,7 @@ class TestFigures:
         assert result["wins_by_method"] == {"compiler": 1, "library": 1}
         assert result["wins_by_route"] == {"tvm": 1, "eager": 1}
 
-    def test_the_table_has_a_line_for_every_operator(self) -> None:
+    def test_the_tables_have_a_line_for_every_operator(self, tmp_path: Path) -> None:
         rows = [WON, KEPT, NOTHING]
         result = summarize(rows) | {
             "budget_s": 60.0, "cores": 2, "explored_s": 30.0, "measured_again_s": 20.0, "sample": "s.json",
@@ -135,9 +135,17 @@ class TestFigures:
         measured = {words: (value, aim) for words, value, aim in figures(result)}
         assert measured["noisy trials"] == ("10.00%", "≤ 5 %")
         assert measured["published intervals that hold on re-timing"] == ("–", "≥ 95 %")
-        text = markdown(json.loads(json.dumps(result)))
-        assert all(f"| operator {key} |" in text for key in "abc")
-        assert "no answer: nothing is served for it" in text
+        write(json.loads(json.dumps(result)), tmp_path / "contest.md")
+        assert "| tvm | 1.59× | 1 | 1 | 0 | 0.0 |" in (tmp_path / "contest.md").read_text()
+        text = (tmp_path / "contest.rows.json").read_text()
+        [table] = json.loads(text)
+        assert table["conditions"] == "60 s on 2 cores; sample s.json."
+        assert len(table["columns"]) == 7 and table["rows"] == [
+            ["operator a", 10.0, 4.0, 2.0, 8.0, "tvm: tiles", 10.0],
+            ["operator b", 0.0, 1.0, None, None, "eager: ", 0.0],
+            ["operator c", None, None, None, None, "no answer: nothing is served for it", None],
+        ]
+        assert '["operator a", 10.0, 4.0, 2.0, 8.0, "tvm: tiles", 10.0],' in text.splitlines()
 
 
 class TestSample:

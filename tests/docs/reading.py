@@ -34,6 +34,7 @@ def blocks() -> list[Block]:
         Block(str(path.relative_to(ROOT)), *match.groups())
         for path in PAGES
         for match in _FENCE.finditer(path.read_text())
+        if match[1] != "mermaid"  # a diagram
     ]
 
 

@@ -283,6 +283,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "make bench ONLY=streams": make_target,
     "make bench ONLY=wire": make_target,
     "make dist": make_target,
+    "make docs": make_target,
     "make bench-gpu": make_target,
     "make gpu-bundle": make_target,
     "make lint": make_target,

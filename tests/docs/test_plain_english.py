@@ -24,6 +24,20 @@ HELD: dict[str, int] = {
     "bench/README.md": ROOM_BYTES,
     "tests/README.md": ROOM_BYTES,
     "docs/pages/README.md": 4_000,
+    "docs/choices.md": 4_000,
+    "docs/client.md": 19_000,
+    "docs/compared.md": 8_500,
+    "docs/contest.md": 12_000,
+    "docs/g1.md": 7_500,
+    "docs/g4.md": 9_500,
+    "docs/measuring.md": 10_000,
+    "docs/operation.md": 18_500,
+    "docs/plans.md": 25_000,
+    "docs/protocol.md": 17_000,
+    "docs/service.md": 7_000,
+    "docs/stories.md": 5_000,
+    "docs/tables.md": 2_000,
+    "docs/webhooks.md": 5_500,
 }
 """The most bytes of each page."""
 

@@ -59,7 +59,7 @@ class PlanRequestSerializer(serializers.Serializer[Any]):
     )
     profile = Document(
         required=False,
-        help_text="What real runs of the model showed: opatlas.graph.profile, as JSON (docs/g3.md). By it "
+        help_text="What real runs of the model showed: opatlas.graph.profile, as JSON (docs/plans.md). By it "
         "branches and loops are weighed (left out: each of their bodies runs once) and, with what a session "
         "measured beside it, kernels against ONNX Runtime in place.",
     )

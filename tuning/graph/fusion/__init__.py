@@ -1,1 +1,1 @@
-"""Which parts of a model a device and its libraries can run as one operator, by rule (docs/g2.md). PURE."""
+"""Which parts of a model a device and its libraries run as one operator, by rule (docs/plans.md). PURE."""

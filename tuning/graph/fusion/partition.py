@@ -1,6 +1,6 @@
 """A graph's target subgraphs, each with one input and one output operator, as requirement G2 has them. PURE.
 
-The source is a patent application (``docs/g2.md``); its claims are cited by number, cases by what it calls
+The source is a patent application (``docs/plans.md``); its claims are cited by number, cases by what it calls
 them. What it leaves open is decided here and said there: what an input and an output operator are, what
 becomes of operators that several walks reach, that nothing waits in a circle, and branches and loops.
 """
@@ -91,7 +91,7 @@ def pruned(flow: DataFlow, remaining: frozenset[int]) -> list[frozenset[int]]:
     Each round divides a part that has not: a walk from one of several input (output) operators ends at all
     others, so two of them are never in one part afterwards, and every operator is reached by some walk. So it
     ends after fewer rounds than there are operators, and loses none. No walk divides a target subgraph, so
-    these are the largest that there are (docs/g2.md has the proof).
+    these are the largest that there are (docs/plans.md has the proof).
     """
     waiting, targets = [remaining], list[frozenset[int]]()
     while waiting:

@@ -1,7 +1,7 @@
 """Nodes of a model that run as one operator channels-last, as that operator. PURE.
 
-It is what the catalogue has of them in that layout (docs/g3.md): Transpose–X–Transpose over dense tensors, or
-X over the turned shapes where it goes element by element. Looked up, and so explored, like any other.
+It is what the catalogue has of them in that layout (docs/plans.md): Transpose–X–Transpose over dense tensors,
+or X over the turned shapes where it goes element by element. Looked up, and so explored, like any other.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def fused_as(draft: PlanDraft, candidates: Sequence[FusionCandidate]) -> PlanDra
             chosen[one.nodes[-1]] = _choice(draft, one, parts_us)
     if candidates:
         flow = DataFlow.of_structure(draft.structure)
-        assert flow.runs_in_some_order(one.nodes for one in candidates)  # docs/g2.md: always
+        assert flow.runs_in_some_order(one.nodes for one in candidates)  # docs/plans.md: always
     return replace(draft, chosen=chosen, apart=apart, together=together, groups=groups)
 
 

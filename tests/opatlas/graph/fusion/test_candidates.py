@@ -205,7 +205,7 @@ def test_whatever_is_proposed_has_one_output_operator_and_hangs_together(seed: i
 
 @pytest.mark.parametrize("seed", by_day.first(15, range(60)))
 def test_any_that_share_no_node_run_in_some_order(seed: int) -> None:
-    """What the choice among them builds on (docs/g2.md has the proof)."""
+    """What the choice among them builds on (docs/plans.md has the proof)."""
     one, random = _typed(seed, 16), np.random.default_rng(seed)
     every = [proposal.nodes for proposal in proposals(one).found]
     for _ in range(20):

@@ -51,7 +51,7 @@ def random_flow(seed: int, nodes: int = 14) -> DataFlow:
 
 
 def enters(graph: DataFlow, part: Collection[int]) -> list[int]:
-    """Input operators, by the definition in docs/g2.md."""
+    """Input operators, by the definition in docs/plans.md."""
     return [
         node
         for node in sorted(part)

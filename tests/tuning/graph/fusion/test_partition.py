@@ -1,5 +1,5 @@
-"""Requirement G2's partition: each rule and each case of pruning, by the claim that it is from (docs/g2.md),
-and that nothing is lost whatever the graph."""
+"""The partition of docs/plans.md: each rule and each case of pruning, by the claim that it is from, and
+that nothing is lost whatever the graph."""
 
 from __future__ import annotations
 

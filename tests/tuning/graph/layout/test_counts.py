@@ -1,5 +1,5 @@
 """What a profile says of branches and loops, formula by formula; numbers in brackets are the paragraphs of
-the source document (docs/g3.md)."""
+the source document (docs/plans.md)."""
 
 from __future__ import annotations
 
