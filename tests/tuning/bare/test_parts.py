@@ -68,9 +68,14 @@ def entry(route: str, ratio: float, **more: Any) -> dict[str, Any]:
 
 
 def line(problem: str, *entries: dict[str, Any], **more: Any) -> dict[str, Any]:
-    default = entry("eager", 1.0, facts={})
-    times = {"first_s": 1.0, "best_s": 9.0, "flops": 2e9, "bytes_moved": 1e6, "floor_us": 5.0}
+    default = entry("eager", 1.0, facts={"by_the_device": {"cold_us": 8.0}})
+    times = {"first_s": 1.0, "best_s": 9.0, "flops": 2e9, "bytes_moved": 1e6}
+    times |= {"pass": "quick", "ceiling": {"us": 5.0, "by": "launch"}}
     return {"problem": problem, "entries": [default, *entries], "again": None, **times, **more}
+
+
+def by_the_device(cold_us: float, launch_bound: bool) -> dict[str, Any]:
+    return {"final": True, "by_the_device": {"cold_us": cold_us, "launch_bound": launch_bound}}
 
 
 def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
@@ -78,16 +83,25 @@ def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
     found = figures(
         [
             line("a", entry("triton", 9.0)),
-            line("a", entry("triton", 2.0, method="compiler"), again=again, max_autotune={"ratio": 1.6}),
+            line("a", entry("triton", 2.01, method="compiler")),
+            line(
+                "a",
+                entry("triton", 2.0, method="compiler", facts=by_the_device(4.0, launch_bound=True)),
+                **{"pass": "thorough"},
+                again=again,
+                max_autotune={"ratio": 1.6},
+            ),
             line(
                 "b",
                 entry("cublaslt", 0.5),
                 entry("triton", 8.0, facts={}),
                 entry("cudnn", 4.0, status="noisy"),
             ),
+            line("c", entry("cublaslt", 4.0), max_autotune={"why_not": "it does not compile"}),
             line(
                 "c",
                 entry("cublaslt", 4.0),
+                **{"pass": "thorough"},
                 again={"entry": 1, "ratio": 0.9},
                 max_autotune={"why_not": "it does not compile"},
             ),
@@ -105,7 +119,10 @@ def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
     assert (found["regressions"], found["held_on_retiming"]) == (1, 0.5)
     assert found["wins_by_method"] == {"library": 2, "compiler": 1}
     assert found["most_tflops"] == pytest.approx(2e9 / 25e-6 / 1e12)
-    assert found["of_the_roofline"] == pytest.approx(5 / 50)
+    assert found["of_the_ceiling"] == pytest.approx(5 / 50)
+    assert found["bound_by"] == {"launch": 3} and found["launch_bound"] == 1
+    assert (found["clock"], found["measured_by_the_device"]) == ("wall", 1)
+    assert found["geomean_vs_eager_by_the_device"] == pytest.approx(8 / 4)
 
 
 def test_tests_without_time_are_left_to_the_next_slice_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,11 +156,14 @@ ABOUT_DEVICES = re.compile(
     r"|tests\.tuning\.measure\.simulated_device)\b",
     re.MULTILINE,
 )
-WITH_THE_SERVICE = {
+AT_HOME = {
+    "tests/tuning/bare/test_home.py",
+    "tests/tuning/bare/test_pace.py",
     "tests/tuning/bare/test_slices.py",
     "tests/tuning/measure/test_unseen.py",
 }
-"""They configure it, or have fixtures of the whole suite; none of them is of a real device."""
+"""They are of what is done at home, configure the service, or have fixtures of the whole suite; none of them is of
+a real device."""
 
 
 def test_every_module_about_devices_is_in_the_slices() -> None:
@@ -153,8 +173,8 @@ def test_every_module_about_devices_is_in_the_slices() -> None:
         if ABOUT_DEVICES.search(path.read_text())
     }
     listed = slices.modules(bundle.ROOT)
-    assert about - WITH_THE_SERVICE <= set(listed)
-    assert {"tests/gpu/test_device.py", *WITH_THE_SERVICE} <= about
+    assert about - AT_HOME <= set(listed)
+    assert {"tests/gpu/test_device.py", *AT_HOME} <= about
     assert len(listed) == len(set(listed)) and all((bundle.ROOT / one).is_file() for one in listed)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from opatlas.identity.place.kinds import CUDA
-from opatlas.noise import INVALID, SLOWED_BY
+from opatlas.noise import INVALID, NOISY_SHARE, SLOWED_BY
 from tuning.measure.device.gpus import Gpu
 from tuning.measure.device.nvml import Monitor, NoMonitor, Reading, open_monitor
 from tuning.measure.outcome import Status
+from tuning.measure.timing.quiet import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -153,23 +155,40 @@ def watched(gpu: Gpu) -> DeviceWatch:
 
 @dataclass
 class DeviceTurn:
-    """One runner's turn as the device saw it; ``readings`` is where its looks are kept."""
+    """One runner's turn as the device saw it, and the host. ``readings`` is where looks are kept that are
+    taken while the device works (:meth:`look`): an idle one says nothing of its clocks."""
 
     watch: DeviceWatch
+    host: Turn
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._look()
+        self._seen: list[Reading] = []
+        self._before = self.watch.reading()
 
-    def disturbance(self) -> float:
-        """``INVALID`` where the device was slowed down before or after, else 0: the host's scheduler governs
-        it not."""
-        self._look()
-        return INVALID if any(slowed(reading) for reading in self.readings[-2:]) else 0.0
-
-    def _look(self) -> None:
+    def look(self) -> None:
         if (reading := self.watch.reading()) is not None:
             self.readings.append(reading)
+            self._seen.append(reading)
+
+    def disturbance(self) -> float:
+        """``INVALID`` where the device was slowed down while it worked, or counted for some of the turn that
+        it was; else what the host's scheduler says: whoever launches may be kept waiting."""
+        after, took_ns = self.watch.reading(), (time.perf_counter() - self.host.started) * 1e9
+        held = held_back_ns(self._before, after)
+        if any(map(slowed, self._seen)) or held > NOISY_SHARE * took_ns:
+            return INVALID
+        return self.host.disturbance()
+
+
+def held_back_ns(before: Reading | None, after: Reading | None) -> int:
+    """How long the device was slowed down between two looks, by what makes a round invalid."""
+    if before is None or after is None:
+        return 0
+    return max(
+        (after.held_back_ns.get(reason, 0) - before.held_back_ns.get(reason, 0) for reason in SLOWED_BY),
+        default=0,
+    )
 
 
 def slowed(reading: Reading) -> bool:

@@ -133,6 +133,15 @@ class FakeNvml:
         if handle.startswith("handle of MIG-"):
             raise RuntimeError("Not Supported")
 
+    NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL, NVML_PERF_POLICY_BOARD_LIMIT = 0, 1, 3
+    """``NVML_PERF_POLICY_RELIABILITY`` is not known to this one."""
+
+    def nvmlDeviceGetViolationStatus(self, handle: str, policy: int) -> SimpleNamespace:
+        self._must_be_whole(handle)
+        if policy == self.NVML_PERF_POLICY_BOARD_LIMIT:
+            raise RuntimeError("Not Supported")
+        return SimpleNamespace(referenceTime=1000, violationTime=20 * policy)
+
     def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
         self._must_be_whole(handle)
         return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 2619}[which]
