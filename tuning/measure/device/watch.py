@@ -7,14 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from opatlas.identity.place.kinds import CUDA
 from opatlas.noise import INVALID, NOISY_SHARE, SLOWED_BY
 from tuning.measure.device.gpus import Gpu
 from tuning.measure.device.nvml import Monitor, NoMonitor, Reading, open_monitor
 from tuning.measure.outcome import Status
-from tuning.measure.timing.quiet import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -153,13 +152,21 @@ def watched(gpu: Gpu) -> DeviceWatch:
         return DeviceWatch(gpu, why_not=str(error))
 
 
+class HostTurn(Protocol):
+    """The same turn as the host's scheduler saw it (:class:`tuning.measure.timing.quiet.Turn`)."""
+
+    started: float
+
+    def disturbance(self) -> float: ...
+
+
 @dataclass
 class DeviceTurn:
     """One runner's turn as the device saw it, and the host. ``readings`` is where looks are kept that are
     taken while the device works (:meth:`look`): an idle one says nothing of its clocks."""
 
     watch: DeviceWatch
-    host: Turn
+    host: HostTurn
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
