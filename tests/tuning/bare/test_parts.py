@@ -162,8 +162,8 @@ AT_HOME = {
     "tests/tuning/bare/test_slices.py",
     "tests/tuning/measure/test_unseen.py",
 }
-"""They are of what is done at home, configure the service, or have fixtures of the whole suite; none of them is of
-a real device."""
+"""They are of what is done at home, configure the service, or have fixtures of the whole suite; none of them
+is of a real device."""
 
 
 def test_every_module_about_devices_is_in_the_slices() -> None:
