@@ -145,9 +145,14 @@ def test_a_test_that_is_slow_itself_is_begun_where_it_can_end(
     module.write_text(
         "import pytest\npytestmark = pytest.mark.slow\ndef test_quick(): pass\n"
         "@pytest.mark.slow\ndef test_long(): pass\n"
+        "@pytest.fixture\ndef device_laboratory(): pass\n"
+        "@pytest.mark.parametrize('route', ['triton', 'inductor'])\n"
+        "def test_there(device_laboratory, route): pass\n"
     )
     found = slices.run_module(str(module), 100)
-    assert (found["code"], found["counts"], found["left"]) == (0, {"passed": 1}, 1)
+    assert (found["code"], found["counts"], found["left"]) == (0, {"passed": 2}, 2)
+    ended = [one["test"].partition("::")[2] for one in found["ended"]]
+    assert ended == ["test_quick", "test_there[triton]"], "Inductor's build may take three minutes"
 
 
 ABOUT_DEVICES = re.compile(
@@ -230,3 +235,57 @@ def test_a_bundle_runs_where_there_is_no_django(tmp_path: Path) -> None:
     )  # fmt: skip
     assert bench.returncode == os.EX_CONFIG
     assert "Nothing was measured: This machine has no device cuda:77" in bench.stderr
+
+
+STEPS = {
+    "1": {
+        "machine",
+        "ceilings",
+        "sandbox",
+        "driver",
+        "in place",
+        "graphs, cold caches, the fault",
+        "inductor",
+    }
+    | {f"proof of {route}" for route in ("eager", "cublas", "cublaslt", "cudnn", "triton", "cuda")},
+    "2": {"table", "thorough"},
+}
+
+
+@pytest.mark.parametrize("phase", STEPS)
+def test_an_errand_takes_every_step_whatever_fails_and_writes_how_each_ended(
+    tmp_path: Path, phase: str
+) -> None:
+    out = tmp_path / "results"
+    done = subprocess.run(
+        ["bash", "tuning/bare/errand.sh", phase, str(out)],
+        cwd=bundle.ROOT, env={**os.environ, "PYTHON": "false"}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    steps = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
+    assert {one["step"] for one in steps} == STEPS[phase] and len(steps) == len(STEPS[phase])
+    assert all(one["code"] == 1 and one["limit_s"] > 1 for one in steps if one["step"] != "machine")
+    assert all(f"== {phase} {one['step']}: code" in (out / "errand.log").read_text() for one in steps)
+    assert "phase" in done.stdout and len(list(out.iterdir())) == 2
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.alone
+def test_an_errands_table_is_rehearsed_on_the_simulated_device(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tuning.bare",
+        "bench",
+        "--rehearsed",
+        "tests.gpu.rehearsal",
+        "--most",
+        "3",
+    ]
+    command += ["--state", str(tmp_path), "--seconds", "200", "--each", "60"]
+    done = subprocess.run(command, cwd=bundle.ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert found["left"] == {"quick": 0, "thorough": 1} and found["uncovered"] == 1
+    assert sum(found["wins_by_route"].values()) == 2 and found["of_the_ceiling"] > 0
