@@ -18,7 +18,7 @@ from tests.catalog.making import GPU
 from tests.tuning.measure.device.simulated import NO_GPU, SimulatedMonitor
 from tests.tuning.measure.simulated_device import SimulatedRoute
 from tuning.bare.ceilings import known_or_asked
-from tuning.bare.measuring import Equipment
+from tuning.bare.measuring import ProblemTools
 from tuning.bare.problems import Problem
 from tuning.measure.device.watch import DeviceWatch
 from tuning.measure.laboratory import Laboratory
@@ -74,7 +74,7 @@ def wanted() -> list[Problem]:
 
 
 @contextmanager
-def equipment(said: argparse.Namespace) -> Iterator[tuple[Equipment, list[Problem]]]:
+def tools(said: argparse.Namespace) -> Iterator[tuple[ProblemTools, list[Problem]]]:
     ceilings = known_or_asked(said.state / "ceilings.json", "cpu")
     watch = DeviceWatch(NO_GPU, SimulatedMonitor())
     with (
@@ -84,7 +84,7 @@ def equipment(said: argparse.Namespace) -> Iterator[tuple[Equipment, list[Proble
         laboratory.warm(ROUTES)
         baseline = SimulatedRoute("torch_compile", us=300, method="compiler")
         yield (
-            Equipment(
+            ProblemTools(
                 laboratory,
                 ROUTES,
                 default,

@@ -19,7 +19,7 @@ from opatlas.identity.place.cuda import NoDevice
 from tuning.conf import conf
 
 if TYPE_CHECKING:
-    from tuning.bare.measuring import Equipment
+    from tuning.bare.measuring import ProblemTools
     from tuning.bare.prebuilt import Prebuilt
     from tuning.bare.problems import Problem
 
@@ -86,12 +86,12 @@ def _bench(said: argparse.Namespace) -> int:
         for name, one in PASSES.items()
         if said.passing in ("", name)
     ]
-    stand_in = importlib.import_module(said.rehearsed).equipment if said.rehearsed else _equipment
+    stand_in = importlib.import_module(said.rehearsed).tools if said.rehearsed else _tools
     try:
-        with stand_in(said) as (equipment, wanted):
+        with stand_in(said) as (tools, wanted):
             if not wanted:
                 raise NothingToMeasure("OPATLAS_WORKLOADS names no folder with the open lists.")
-            found = slices.bench(equipment, wanted, said.state, said.seconds, passes=passes)
+            found = slices.bench(tools, wanted, said.state, said.seconds, passes=passes)
     except (NoDevice, DeviceTaken, NothingToMeasure) as error:
         print(f"Nothing was measured: {error}", file=sys.stderr)
         return os.EX_CONFIG
@@ -100,12 +100,12 @@ def _bench(said: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _equipment(said: argparse.Namespace) -> Iterator[tuple[Equipment, list[Problem]]]:
+def _tools(said: argparse.Namespace) -> Iterator[tuple[ProblemTools, list[Problem]]]:
     """Of a device of this machine. Raises NoDevice and DeviceTaken."""
     from opatlas.identity.place.cuda import detect_gpus
     from tuning.bare import slices
     from tuning.bare.ceilings import known_or_asked
-    from tuning.bare.measuring import Equipment
+    from tuning.bare.measuring import ProblemTools
     from tuning.bare.problems import problems
     from tuning.measure.device.gpus import gpu_named, see_only
     from tuning.measure.device.watch import watched
@@ -126,7 +126,7 @@ def _equipment(said: argparse.Namespace) -> Iterator[tuple[Equipment, list[Probl
     ):
         laboratory.warm(tuple(route for route in routes if route.available(target)))
         yield (
-            Equipment(
+            ProblemTools(
                 laboratory,
                 routes,
                 registry.default_candidate,
@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--each", type=float, help="seconds that one problem may take at most")
     parser.add_argument("--prebuilt", type=_prebuilt, default="prebuilt", help="what was built at home")
     parser.add_argument("--arch", default="sm_90", help="what is built for where no device is")
-    parser.add_argument("--rehearsed", help="a module whose equipment stands in for a device's")
+    parser.add_argument("--rehearsed", help="a module whose tools stand in for a device's")
     parser.add_argument("--home", type=Path, help="the environment that make gpu-home makes")
     parser.add_argument("--out", type=Path, default=Path("var/gpu/opatlas-gpu.tar.gz"))
     return parser

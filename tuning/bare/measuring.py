@@ -63,7 +63,7 @@ DefaultCandidate = Callable[[Operator, Target, Setting], tuple[Route, Candidate]
 
 
 @dataclass(frozen=True)
-class Equipment:
+class ProblemTools:
     """With what problems are measured. ``prebuilt``: what need not be built here any more. ``ceilings``: what
     the device was measured to do at most."""
 
@@ -86,14 +86,14 @@ class BuiltEntry:
 
 
 def measure(
-    equipment: Equipment,
+    tools: ProblemTools,
     problem: Problem,
     clock: SliceClock,
     passing: Pass = QUICK,
     known: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A line, whatever comes of it; ``known`` is that of the pass before."""
-    laboratory, setting = equipment.laboratory, equipment.setting
+    laboratory, setting = tools.laboratory, tools.setting
     line: dict[str, Any] = {"format": FORMAT, "problem": problem.name, "pass": passing.name}
     line |= {"setting": setting.to_json(), "target": laboratory.target.to_json(), "clock": CLOCK}
     if laboratory.device is not None:
@@ -106,18 +106,18 @@ def measure(
         return {**line, "uncovered": problem.reason}
     operator = problem.operator
     line["operator"] = operator.to_json()
-    given = equipment.default_candidate(operator, laboratory.target, setting)
+    given = tools.default_candidate(operator, laboratory.target, setting)
     if given is None:
         return {**line, "uncovered": "no default can run it"}
     with TemporaryDirectory(prefix="opatlas-bare-", dir=laboratory.home) as folder:
         own = clock.of_it(passing.problem_s)
-        return {**line, **_Measured(equipment, given, operator, Path(folder), own, passing, known).line()}
+        return {**line, **_Measured(tools, given, operator, Path(folder), own, passing, known).line()}
 
 
 class _Measured:
     def __init__(
         self,
-        equipment: Equipment,
+        tools: ProblemTools,
         default: tuple[Route, Candidate],
         operator: Operator,
         folder: Path,
@@ -125,8 +125,8 @@ class _Measured:
         passing: Pass,
         known: Mapping[str, Any] | None,
     ) -> None:
-        self.equipment, self.laboratory = equipment, equipment.laboratory
-        self.setting, self.default, self.operator = equipment.setting, default, operator
+        self.tools, self.laboratory = tools, tools.laboratory
+        self.setting, self.default, self.operator = tools.setting, default, operator
         self.folder, self.clock, self.passing, self.known = folder, clock, passing, known
         self.began = time.monotonic()
 
@@ -146,7 +146,7 @@ class _Measured:
             timed = [bench.default, *outcomes]
             best_s = time.monotonic() - self.began
             against = self._against(bench)
-        described, ceilings = describe(self.operator), self.equipment.ceilings
+        described, ceilings = describe(self.operator), self.tools.ceilings
         return {
             "default": {"route": route.name, "versions": self._versions(route)},
             "entries": [
@@ -172,7 +172,7 @@ class _Measured:
         target, setting = self.laboratory.target, self.setting
         of_each: list[list[tuple[Route, Candidate]]] = []
         refused: dict[str, str] = {}
-        for route in self.equipment.routes:
+        for route in self.tools.routes:
             if self.laboratory.times_on_device(route) != self.passing.on_device:
                 continue
             for answer in (route.available(target), route.supports(self.operator, setting)):
@@ -195,7 +195,7 @@ class _Measured:
             return []
         entry = self.known["entries"][number]
         candidate = Candidate(entry["route"], entry["candidate"], entry["label"])
-        return [(one, candidate) for one in self.equipment.routes if one.name == entry["route"]]
+        return [(one, candidate) for one in self.tools.routes if one.name == entry["route"]]
 
     def _built(self, named: Sequence[tuple[Route, Candidate]]) -> list[BuiltEntry]:
         """Each, as far as there is time to build it: what was built at home needs none, other builds run side
@@ -223,10 +223,10 @@ class _Measured:
         return time.monotonic() + max(left_s / shares, min(left_s, 2 * LEAST_DEVICE_BUILD_S))
 
     def _prebuilt(self, route: Route, candidate: Candidate, folder: Path) -> BuiltArtifact | None:
-        if self.equipment.prebuilt is None or route.builds_in_process:
+        if self.tools.prebuilt is None or route.builds_in_process:
             return None
         about = (route, self.operator, self.laboratory.target, self.setting, candidate)
-        return self.equipment.prebuilt.get(*about, folder)
+        return self.tools.prebuilt.get(*about, folder)
 
     def _raced(self, bench: Bench, entrants: Sequence[BuiltEntry]) -> list[Outcome]:
         """Our own code in heats, what somebody submitted alone with the default; then a final of each
@@ -262,9 +262,9 @@ class _Measured:
     def _against(self, bench: Bench) -> dict[str, Any]:
         """The ratio of what users have beside the default (``torch.compile``): it takes part in no race and
         is published nowhere; why there is none, where there is none."""
-        if self.equipment.baseline is None or not self.passing.on_device:
+        if self.tools.baseline is None or not self.passing.on_device:
             return {"why_not": NOT_YET}
-        route, target = self.equipment.baseline, self.laboratory.target
+        route, target = self.tools.baseline, self.laboratory.target
         for answer in (route.available(target), route.supports(self.operator, self.setting)):
             if not answer:
                 return {"why_not": str(getattr(answer, "reason", ""))}

@@ -38,7 +38,7 @@ multiprocessors there are. What is built is for the architecture: an H200 has as
 
 
 @dataclass
-class Counts:
+class BuildCounts:
     """Problems, and builds: new ones, those that were there, those that failed; the folder's size."""
 
     problems: int = 0
@@ -54,10 +54,10 @@ def prebuild(
     wanted: Sequence[Problem],
     store: Prebuilt,
     say: Callable[[str], None] = print,
-) -> Counts:
+) -> BuildCounts:
     """What the quick pass has for each of these problems and is not built in the worker itself, until the
     folder is as large as may travel."""
-    done, target, setting = Counts(), laboratory.target, Setting()
+    done, target, setting = BuildCounts(), laboratory.target, Setting()
     done.nbytes = sum(path.stat().st_size for path in store.folder.rglob("*") if path.is_file())
     compiled = [
         route

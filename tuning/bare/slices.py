@@ -16,7 +16,7 @@ from opatlas.errors import first_line
 from tuning.bare.clock import SliceClock
 from tuning.bare.figures import figures
 from tuning.bare.lines import Lines, best_entry, read_lines
-from tuning.bare.measuring import FORMAT, QUICK, THOROUGH, Equipment, Pass, measure
+from tuning.bare.measuring import FORMAT, QUICK, THOROUGH, Pass, ProblemTools, measure
 from tuning.bare.problems import Problem
 from tuning.routes.base import Route
 from tuning.routes.manual.matching import parse_pattern
@@ -51,7 +51,7 @@ def modules(root: Path = Path()) -> list[str]:
 
 
 def bench(
-    equipment: Equipment,
+    tools: ProblemTools,
     wanted: Sequence[Problem],
     state: Path,
     seconds: float = SLICE_S,
@@ -73,11 +73,11 @@ def bench(
                 continue
             if unwell or clock.left_s < passing.least_s:
                 break
-            line = _line(equipment, problem, clock, passing, known if passing.on_device else None)
+            line = _line(tools, problem, clock, passing, known if passing.on_device else None)
             lines.append(line)
             done[problem.name, passing.name] = line
             say(f"{problem.name}, {passing.name}: {line.get('uncovered') or _winner_of(line)}")
-            device = equipment.laboratory.device
+            device = tools.laboratory.device
             if device is not None and (unwell := device.unwell):
                 say(unwell)
     left = {
@@ -96,14 +96,14 @@ def _nothing_to_add(known: Mapping[str, Any] | None) -> bool:
 
 
 def _line(
-    equipment: Equipment,
+    tools: ProblemTools,
     problem: Problem,
     clock: SliceClock,
     passing: Pass,
     known: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
     try:
-        return measure(equipment, problem, clock, passing, known)
+        return measure(tools, problem, clock, passing, known)
     except Exception as error:  # whatever it is about this one, others are measured
         traceback.print_exc()
         why = f"measuring it failed: {type(error).__name__}: {first_line(error)}"

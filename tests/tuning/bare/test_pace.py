@@ -18,7 +18,7 @@ from tests.catalog.making import GPU
 from tests.tuning.measure.simulated_device import SimulatedRoute
 from tuning.bare import slices
 from tuning.bare.lines import Lines
-from tuning.bare.measuring import PASSES, QUICK, THOROUGH, Equipment
+from tuning.bare.measuring import PASSES, QUICK, THOROUGH, ProblemTools
 from tuning.bare.problems import Problem
 from tuning.measure.laboratory import Limits
 from tuning.measure.outcome import LineUp, Outcome, Status
@@ -151,12 +151,12 @@ WANTED = [
 ]
 
 
-def equipment(laboratory: SlowLaboratory, prebuilt: Any = None) -> Equipment:
+def tools(laboratory: SlowLaboratory, prebuilt: Any = None) -> ProblemTools:
     def default(operator: Operator, target: Target, setting: Setting) -> tuple[Route, Candidate]:
         return EAGER, next(EAGER.candidates(operator, target, setting, Budget(1.0)))
 
     baseline = SimulatedRoute("torch_compile", method="compiler")
-    return Equipment(laboratory, ROUTES, default, baseline=baseline, prebuilt=prebuilt)  # type: ignore[arg-type]
+    return ProblemTools(laboratory, ROUTES, default, baseline=baseline, prebuilt=prebuilt)  # type: ignore[arg-type]
 
 
 def lines(state: Path, passing: str) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ def lines(state: Path, passing: str) -> list[dict[str, Any]]:
 
 def test_a_slice_has_a_line_of_at_least_forty_problems(tmp_path: Path, clock: list[float]) -> None:
     laboratory, began = SlowLaboratory(tmp_path, clock), clock[0]
-    found = slices.bench(equipment(laboratory, AllPrebuilt()), WANTED, tmp_path / "state", 460)
+    found = slices.bench(tools(laboratory, AllPrebuilt()), WANTED, tmp_path / "state", 460)
     quick = lines(tmp_path / "state", "quick")
     assert len(quick) >= 40 and not any("uncovered" in line for line in quick)
     assert found["left"]["quick"] == len(WANTED) - len(quick)
@@ -179,7 +179,7 @@ def test_what_was_not_built_before_is_built_within_each_problems_share(
     tmp_path: Path, clock: list[float]
 ) -> None:
     laboratory = SlowLaboratory(tmp_path, clock)
-    slices.bench(equipment(laboratory), WANTED, tmp_path / "state", 460)
+    slices.bench(tools(laboratory), WANTED, tmp_path / "state", 460)
     quick = lines(tmp_path / "state", "quick")
     assert len(quick) >= 20, "fewer, and each with what there was time for"
     assert all(any(entry["route"] == "cublaslt" for entry in line["entries"]) for line in quick)
@@ -190,7 +190,7 @@ def test_inductors_builds_come_after_all_else_and_end_with_their_share(
 ) -> None:
     laboratory, began = SlowLaboratory(tmp_path, clock), clock[0]
     few = WANTED[:3]
-    found = slices.bench(equipment(laboratory, AllPrebuilt()), few, tmp_path / "state", 900)
+    found = slices.bench(tools(laboratory, AllPrebuilt()), few, tmp_path / "state", 900)
     assert laboratory.built[0] == "inductor" and found["left"] == {"quick": 0, "thorough": 0}
     passes = [line["pass"] for line in Lines(tmp_path / "state", "measured")]
     assert passes == ["quick"] * 3 + ["thorough"] * 3
@@ -198,7 +198,7 @@ def test_inductors_builds_come_after_all_else_and_end_with_their_share(
     assert all("ratio" in line["max_autotune"] and line["again"]["ratio"] == 1.5 for line in thorough)
     assert {entry["route"] for line in thorough for entry in line["entries"]} >= {"eager", "inductor"}
     assert clock[0] - began <= 900
-    late = slices.bench(equipment(laboratory, AllPrebuilt()), WANTED[3:4], tmp_path / "late", 70)
+    late = slices.bench(tools(laboratory, AllPrebuilt()), WANTED[3:4], tmp_path / "late", 70)
     assert late["left"] == {"quick": 0, "thorough": 0}, "skipped is the build, not the problem"
     (line,) = lines(tmp_path / "late", "thorough")
     ends = [entry["status"] for entry in line["entries"] if entry["route"] == "inductor"]
@@ -210,7 +210,7 @@ def test_a_problem_that_fails_has_a_line_and_the_next_one_its_turn(
 ) -> None:
     laboratory = SlowLaboratory(tmp_path, clock)
     laboratory.broken = {"(4, 9)"}
-    found = slices.bench(equipment(laboratory, AllPrebuilt()), WANTED[:4], tmp_path / "state", 60)
+    found = slices.bench(tools(laboratory, AllPrebuilt()), WANTED[:4], tmp_path / "state", 60)
     quick = lines(tmp_path / "state", "quick")
     assert [("uncovered" in line) for line in quick] == [False, True, False, False]
     assert "measuring it failed: RuntimeError: the device fell off the bus" in quick[1]["uncovered"]
@@ -219,7 +219,7 @@ def test_a_problem_that_fails_has_a_line_and_the_next_one_its_turn(
 
 
 def test_a_slice_goes_on_where_the_last_one_stopped(tmp_path: Path, clock: list[float]) -> None:
-    bound = equipment(SlowLaboratory(tmp_path, clock), AllPrebuilt())
+    bound = tools(SlowLaboratory(tmp_path, clock), AllPrebuilt())
     first = slices.bench(bound, WANTED[:6], tmp_path, 30, passes=(QUICK,))
     assert 0 < first["left"]["quick"] < 6
     second = slices.bench(bound, WANTED[:6], tmp_path, 90, passes=(QUICK,))

@@ -17,7 +17,7 @@ from tests.tuning.measure.device.simulated import NO_GPU, SimulatedMonitor
 from tests.tuning.measure.simulated_device import SimulatedRoute
 from tuning.bare import slices
 from tuning.bare.lines import Lines
-from tuning.bare.measuring import PASSES, Equipment
+from tuning.bare.measuring import PASSES, ProblemTools
 from tuning.bare.prebuilt import Prebuilt
 from tuning.bare.problems import Problem
 from tuning.measure.device.watch import DeviceWatch
@@ -43,7 +43,7 @@ def test_what_a_slice_measures_goes_on_and_comes_home(
     watch = DeviceWatch(NO_GPU, SimulatedMonitor())
     with Laboratory(tmp_path / "lab", GPU, readable=[TESTS], device=watch) as laboratory:
         laboratory.warm((SimulatedRoute(),))
-        bound = Equipment(laboratory, ROUTES, default)
+        bound = ProblemTools(laboratory, ROUTES, default)
         first = slices.bench(bound, WANTED[:2], state)
         assert (first["problems"], first["uncovered"]) == (2, 2)
         assert first["left"] == {"quick": 0, "thorough": 2}, "what is not covered has no thorough line"
