@@ -44,7 +44,7 @@ def main(folder: Path) -> int:
     files = [argument for path in REQUIREMENTS for argument in ("-r", str(path))]
     pip = [str(where / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
     if code := install([*pip, *files], site):
-        print("pip failed: its lines above name the package that the index does not have.", file=sys.stderr)
+        print("pip failed: its lines above say what is missing, or does not go together.", file=sys.stderr)
         return code
     compile_all(site, python=where / "bin/python")
     print(f"{where}: make test-gpu GPU_BIN={folder}/bin runs the tests that need no GPU there.")
