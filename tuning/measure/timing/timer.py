@@ -7,9 +7,11 @@ the threads and warm the caches (unless the setting wants them cold).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from tuning.measure.device.nvml import Reading
 from tuning.measure.device.watch import DeviceTurn, DeviceWatch
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import Child, ChildFailed
+from tuning.measure.shared_tensors import BUFFERS
 from tuning.measure.timing.quiet import Turn, wait_until_quiet
 from tuning.measure.timing.stats import per_call_us, timing
 
@@ -144,7 +147,7 @@ class Runner:
         try:
             answer = self.child.ask(command, self.timeout_s)
             found = answer.get("us")
-            if not isinstance(found, list) or not found or not all(isinstance(one, float) for one in found):
+            if not _numbers(found, BUFFERS * calls):
                 raise ChildFailed(Status.CRASHED, str(answer.get("error", "has no device")))
             elapsed_us = (time.perf_counter_ns() - started) / 1e3
             if min(found) < 0 or sum(found) > elapsed_us:
@@ -206,6 +209,15 @@ class Runner:
         except ChildFailed as failed:
             failed.culprit = self
             raise
+
+
+def _numbers(found: Any, count: int) -> TypeGuard[list[float]]:
+    """Whether a child's answer is so many; it may be anything."""
+    return (
+        isinstance(found, list)
+        and len(found) == count
+        and all(isinstance(one, int | float) and math.isfinite(one) for one in found)
+    )
 
 
 class Track:

@@ -110,6 +110,9 @@ def test_a_cold_call_on_a_device_is_timed_by_its_own_clock() -> None:
     with pytest.raises(ChildFailed, match=r"clock says 2e\+06 us of runs that took") as failed:
         made.sample(None)
     assert failed.value.status is Status.CHEATED and failed.value.culprit is made
+    child.device_us = float("nan")
+    with pytest.raises(ChildFailed, match="has no device"):
+        made.sample(None)
 
 
 def test_a_device_is_looked_at_while_it_works_and_not_while_it_is_timed() -> None:
