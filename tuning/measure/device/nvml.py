@@ -30,12 +30,11 @@ REASONS: Mapping[int, str] = {
 
 POLICIES: Mapping[str, str] = {
     "NVML_PERF_POLICY_THERMAL": "hardware thermal slowdown",
-    "NVML_PERF_POLICY_BOARD_LIMIT": "hardware slowdown",
-    "NVML_PERF_POLICY_RELIABILITY": "power brake",
     "NVML_PERF_POLICY_POWER": "power cap",
 }
 """Names of ``nvmlDeviceGetViolationStatus``, which counts how long each has held clocks back, and the reason
-of ``REASONS`` that it is one of."""
+of ``REASONS`` that it is. Its others (what a board's or a voltage's reliability allows) hold at the highest
+clocks too, and are nothing that went wrong."""
 
 
 class NoMonitor(Exception):

@@ -213,6 +213,8 @@ def summary(readings: Sequence[Reading]) -> dict[str, Any]:
         for reason in reading.slowed:
             counted[reason] = counted.get(reason, 0) + 1
     sm, memory = [one.sm_mhz for one in readings], [one.memory_mhz for one in readings]
+    first, last = readings[0].held_back_ns, readings[-1].held_back_ns
+    held_back = {reason: round((last[reason] - first.get(reason, 0)) / 1e6, 1) for reason in last}
     warmth = [one.temperature_c for one in readings]
     return {
         "looks": len(readings),
@@ -220,6 +222,7 @@ def summary(readings: Sequence[Reading]) -> dict[str, Any]:
         "memory_mhz": [min(memory), max(memory)],
         "temperature_c": [min(warmth), max(warmth)],
         "slowed": counted,
+        "held_back_ms": held_back,
         "used_bytes": max(one.used_bytes for one in readings),
     }
 

@@ -133,14 +133,11 @@ class FakeNvml:
         if handle.startswith("handle of MIG-"):
             raise RuntimeError("Not Supported")
 
-    NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL, NVML_PERF_POLICY_BOARD_LIMIT = 0, 1, 3
-    """``NVML_PERF_POLICY_RELIABILITY`` is not known to this one."""
+    NVML_PERF_POLICY_THERMAL = 1
 
     def nvmlDeviceGetViolationStatus(self, handle: str, policy: int) -> SimpleNamespace:
         self._must_be_whole(handle)
-        if policy == self.NVML_PERF_POLICY_BOARD_LIMIT:
-            raise RuntimeError("Not Supported")
-        return SimpleNamespace(referenceTime=1000, violationTime=20 * policy)
+        return SimpleNamespace(referenceTime=1000, violationTime=20)
 
     def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
         self._must_be_whole(handle)

@@ -99,12 +99,14 @@ def test_a_round_in_which_the_device_was_slowed_down_is_invalid(
 ) -> None:
     readings: list = []
     calm = DeviceTurn(watch, host(0.0), readings)
-    monitor.now = replace(CALM, sm_mhz=1700, temperature_c=60, slowed=("power cap",))
+    warm = replace(CALM, sm_mhz=1700, temperature_c=60, slowed=("power cap",))
+    monitor.now = replace(warm, held_back_ns={"power cap": 1000000})
     calm.look()
     monitor.now = replace(CALM, sm_mhz=345, slowed=("idle",))
     assert calm.disturbance() == 0.0
     hot = DeviceTurn(watch, host(0.0), readings)
-    monitor.now = replace(CALM, sm_mhz=900, temperature_c=88, slowed=("hardware thermal slowdown",))
+    hot_one = replace(CALM, sm_mhz=900, temperature_c=88, slowed=("hardware thermal slowdown",))
+    monitor.now = replace(hot_one, held_back_ns={"power cap": 3500000})
     hot.look()
     monitor.now = replace(CALM, sm_mhz=345, slowed=("idle",))
     assert hot.disturbance() == INVALID
@@ -114,6 +116,7 @@ def test_a_round_in_which_the_device_was_slowed_down_is_invalid(
         "memory_mhz": [2619, 2619],
         "temperature_c": [60, 88],
         "slowed": {"power cap": 1, "hardware thermal slowdown": 1},
+        "held_back_ms": {"power cap": 2.5},
         "used_bytes": CALM.used_bytes,
     }, "as it is while it works, and not before and after"
 
