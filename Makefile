@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m tuning.bare.installing
 export PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-changed test-steady test-times test-fast test-cheats mutants chaos lint ruff types imports migrations-check docs links demo bench gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
+.PHONY: help run test test-all test-changed test-steady test-times test-fast test-cheats mutants chaos lint ruff types imports migrations-check docs links demo bench gpu-home gpu-prebuild gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -43,7 +43,7 @@ $(VENV)/dev.stamp: requirements-dev.txt requirements-cuda.txt $(VENV)/opatlas.st
 run: $(VENV)/opatlas.stamp  ## The whole service on http://127.0.0.1:$PORT (8000), until Ctrl-C
 	@exec $(BIN)/python manage.py serve --port $(PORT)
 
-test: $(VENV)/dev.stamp  ## Every test: in parallel, then real workers, then what needs the cores to itself
+test: $(VENV)/dev.stamp  ## Every test: in parallel, then what measures, then what needs the cores to itself
 	@$(BIN)/python -m tests
 
 test-all: $(VENV)/dev.stamp  ## Nightly ones too, in parts of 40 minutes: those not yet green at this commit, or PART=name
@@ -110,11 +110,19 @@ dist: $(VENV)/dev.stamp  ## Wheel and sdist of opatlas, what a job installs, che
 	@$(BIN)/python -m build --no-isolation --outdir dist
 	@$(BIN)/python -m twine check --strict dist/*
 
-gpu-bundle: $(VENV)/dev.stamp  ## One archive with all that a bare machine with a GPU needs: var/gpu/opatlas-gpu.tar.gz
-	@$(BIN)/python -m tuning.bare bundle
+GPU_HOME ?= var/gpu/home
 
-# Where the bundle was unpacked its wheels lie; elsewhere the tree's own environment has what is needed.
-GPU_BIN := $(if $(wildcard wheels),var/gpu/venv/bin,$(BIN))
+gpu-home:  ## The software of a machine with a GPU (Python 3.12, PyTorch for CUDA, Triton; 4.7 GB) in GPU_HOME, no GPU needed
+	@$(PYTHON) -m tuning.bare.home $(GPU_HOME)
+
+gpu-prebuild:  ## MOST=60 problems' kernels built in GPU_HOME for sm_90, into var/gpu/prebuilt, for the next bundle
+	@$(GPU_HOME)/bin/python -m tuning.bare prebuild --most $(or $(MOST),60) --prebuilt var/gpu/prebuilt
+
+gpu-bundle: $(VENV)/dev.stamp  ## One archive with all that a bare machine with a GPU needs: var/gpu/opatlas-gpu.tar.gz
+	@$(BIN)/python -m tuning.bare bundle --home $(GPU_HOME)
+
+# Where the bundle was unpacked its packages lie; elsewhere the tree's own environment has what is needed.
+GPU_BIN := $(if $(wildcard site),var/gpu/venv/bin,$(BIN))
 # What is installed before a slice is taken off it.
 SINCE := $(shell date +%s)
 

@@ -39,6 +39,15 @@ device had ended makes the parent's clock say more."""
 CLOCKS_BATCH_NS = 4e6
 """A batch of about so long is held against the device's clock: what the child needs beside it is far less."""
 
+LAUNCH_BOUND = 0.5
+"""Of what a run takes by the parent's clock: where the device's says less, it waits for the host most of the
+time."""
+EVENT_STEP_US = 0.5
+"""The device's events count in such steps: less is told by none."""
+EACH_NS, MOST_EACH = 10e6, 10
+"""Runs by the device's clock, each after its caches were emptied: so many of each buffer, or as many as fit
+into so long."""
+
 INVALID = math.inf
 """How disturbed such a round was: it never counts, however few are left."""
 

@@ -14,8 +14,8 @@ import time
 from tests.services import make_migrated
 from tests.times import FOLDER, machine_s, parts_took
 
-# One more than there are cores: tests in parallel wait for children and pages for part of their time.
-PROCESSES = len(os.sched_getaffinity(0)) + 1
+# More than there are cores: tests in parallel wait for children, leases and pages for part of their time.
+PROCESSES = len(os.sched_getaffinity(0)) + 2
 FORKED = ("-q", "-p", "tests.forked", "--processes", str(PROCESSES), "--again")
 BY_DAY = ("-m", "not nightly")
 

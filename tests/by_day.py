@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 
 def first(count: int, cases: Iterable[Any]) -> list[Any]:
@@ -31,6 +32,11 @@ def only(day: Iterable[Any], cases: Iterable[Any]) -> list[Any]:
     if strangers := [case for case in by_day if case not in [_value(one) for one in cases]]:
         raise ValueError(f"not among the cases: {strangers}")
     return [_param(case, _value(case) in by_day) for case in cases]
+
+
+def draws(count: int) -> int:
+    """So many of Hypothesis's, by day a quarter of them: of those that a test needs more of than others."""
+    return max(count * settings().max_examples // 100, 1)
 
 
 def _is_param(case: Any) -> bool:

@@ -53,7 +53,7 @@ class Part:
 
 PARTS = (
     Part("timing", "one after the other", 1, ("timing",)),
-    Part("workers", "two real workers at a time", 2, ("alone",)),
+    Part("workers", "what measures, two at a time", 2, ("alone",)),
     Part("parallel", "in parallel", 0),
 )
 """Run from the last to the first."""

@@ -37,9 +37,10 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
     ("torch", "mkl"): {"weights": ("packed",), "memory": ("mapped", "heap"), "threads": int},
     # What PyTorch's users reach for when eager is slow: measured against, published by no route.
     ("torch", "compile"): {
-        "mode": ("default", "max-autotune"),
+        "mode": ("default", "max-autotune", "max-autotune-no-cudagraphs"),
         "device": ("cpu", "cuda"),
         "tf32": (False, True),
+        "graphs": (False, True),
         "threads": int,
     },
     ("cublas", "gemm_ex"): {"device": ("cuda",), "tf32": (False, True), "graphs": (False, True)},

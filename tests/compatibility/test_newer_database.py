@@ -48,7 +48,7 @@ def written(home: Path) -> dict[str, bytes]:
     return {str(path.relative_to(home)): text for path in files if (text := path.read_bytes())}
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 def test_who_starts_on_it_says_so_and_writes_nothing(tmp_path: Path) -> None:
     """On a home of 7fa76a5, whose migrations are not known here either."""
     home = unpack(tmp_path)

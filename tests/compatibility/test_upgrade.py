@@ -13,7 +13,7 @@ import pytest
 from bench.service.upgrading import Upgraded, tree_before, upgrade
 from tests.services import NOT_TESTED, MissingProgram, PrivatePostgres
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

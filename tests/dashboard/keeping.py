@@ -1,4 +1,4 @@
-"""A catalogue made once serves the tests that follow within a minute: its rows are put in again."""
+"""A catalogue made once serves the tests that follow within minutes: its rows are put in again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from tests.databases import MIGRATED
@@ -32,10 +32,15 @@ _kept: dict[Hashable, tuple[datetime, Kept]] = {}
 
 
 def kept(name: Hashable, make: Callable[[], T], aged: Callable[[timedelta], object]) -> T:
-    """What ``make`` gives, its rows being in the database; made anew where what lay there before differs, in
-    another hour, and where a test's end is no rollback. ``aged`` is told the age of rows that were put in."""
-    if connection.vendor != "sqlite" or not connection.in_atomic_block:
+    """What ``make`` gives, its rows being in the database; made anew where what lay there before differs, and
+    in another hour. ``aged`` is told the age of rows that were put in."""
+    if connection.vendor != "sqlite":
         return make()
+    with transaction.atomic():  # of a test that commits: once, and not for each row
+        return _kept_or_made(name, make, aged)
+
+
+def _kept_or_made(name: Hashable, make: Callable[[], T], aged: Callable[[timedelta], object]) -> T:
     before, now = _rows(), timezone.now()
     key = (name, now.replace(minute=0, second=0, microsecond=0), _keys(before))
     for stale in [one for one, (at, _) in _kept.items() if now - at > FRESH]:

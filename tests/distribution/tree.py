@@ -9,8 +9,13 @@ import os
 import shutil
 import site
 import subprocess
+import tomllib
 import venv
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from tests.databases import ROOT
 
@@ -24,6 +29,33 @@ def new_environment(folder: Path) -> Path:
     # Lines of a .pth are folders to look in; what is in the tree itself is none of them.
     packages.joinpath("installed_here.pth").write_text("\n".join(site.getsitepackages()))
     return folder / "bin" / "python"
+
+
+def job_environment(folder: Path, *more: str) -> Path:
+    """A fresh virtual environment that has this tree's opatlas and of what is installed here only what that
+    declares, and these other requirements: as pip would make it, but nothing is built or fetched. Gives its
+    Python."""
+    venv.create(folder, symlinks=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    packages.joinpath("opatlas").symlink_to(ROOT / "opatlas")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for one in _needed([*project["dependencies"], *more]).values():
+        for name in {path.parts[0] for path in one.files or ()} - {"..", "__pycache__"}:
+            if not (packages / name).exists():  # else a folder that several have in common
+                packages.joinpath(name).symlink_to(Path(str(one.locate_file(name))))
+    return folder / "bin" / "python"
+
+
+def _needed(requirements: Iterable[str]) -> dict[str, Distribution]:
+    """By name, with what these need in turn."""
+    found, queue = dict[str, Distribution](), [Requirement(one) for one in requirements]
+    while queue:
+        one = queue.pop()
+        if one.name not in found and (not one.marker or one.marker.evaluate({"extra": ""})):
+            found[one.name] = distribution(one.name)
+            assert one.specifier.contains(found[one.name].version), f"{one} is not what is installed"
+            queue += [Requirement(other) for other in found[one.name].requires or ()]
+    return found
 
 
 def copy_tree(folder: Path) -> Path:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.dashboard.webhooks.receiver import Receiver, receiving
-from tests.distribution.tree import copy_tree, run
-from tests.docs.reading import blocks
+from tests.distribution.tree import job_environment
+from tests.docs.reading import job_installation
 from tests.docs.service import Service, running, until
 
 
@@ -28,14 +29,9 @@ def service(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Ite
 
 @pytest.fixture(scope="package")
 def job_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An empty environment with the wheel in it, made as the README says."""
-    tree = copy_tree(tmp_path_factory.mktemp("job") / "tree")
-    for stamp in ("opatlas", "dev"):  # in this order: the second is made anew where the first is newer
-        (tree / ".venv" / f"{stamp}.stamp").touch()
-    [text] = [block.text for block in blocks() if "pip install dist/" in block.text]
-    # Bytecode of what ONNX Runtime brings and the example never imports would take longer than the rest.
-    run(["bash", "-euo", "pipefail", "-c", text], tree, timeout_s=280, PIP_NO_COMPILE="1")
-    return str(tree / "job/bin/python")
+    """Of an environment with what a job installs, as the README says, and nothing else."""
+    [pinned] = re.findall(r"onnxruntime==\S+", job_installation().text)
+    return str(job_environment(tmp_path_factory.mktemp("job") / "job", pinned))
 
 
 @pytest.fixture(scope="package")

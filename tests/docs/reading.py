@@ -38,6 +38,12 @@ def blocks() -> list[Block]:
     ]
 
 
+def job_installation() -> Block:
+    """What the README says of a job's machine."""
+    [block] = [block for block in blocks() if "pip install dist/" in block.text]
+    return block
+
+
 def spans(path: Path) -> list[str]:
     """What stands between backticks in running text."""
     return re.findall(r"`([^`\n]+)`", _FENCE.sub("", path.read_text()))

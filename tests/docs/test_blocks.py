@@ -27,8 +27,8 @@ import pytest
 
 from dashboard.run.stack import free_port
 from tests.databases import ROOT
-from tests.distribution.tree import copy_everything, plain_environment, run
-from tests.docs.reading import Block, blocks
+from tests.distribution.tree import copy_everything, copy_tree, plain_environment, run
+from tests.docs.reading import Block, blocks, job_installation
 from tests.docs.service import STAMPS, Service, heed_signals, read_until_up, until, what_make_runs
 from tests.opatlas.dynamo.installed import installed_at
 from tests.tuning.graph.making import relu
@@ -61,18 +61,26 @@ def curl(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     assert result["best"]["median_us"] > 0
 
 
-def job_environment(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
-    python = request.getfixturevalue("job_python")
-    pins = (ROOT / "requirements-worker.txt").read_text()
-    [pinned] = re.findall(r"onnxruntime==\S+", block.text)
-    assert f"\n{pinned}\n" in pins  # another version's recipes would not be given to the job
+def make_job_environment(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    """An empty environment with the wheel in it, and the example that follows, run there."""
+    tree = copy_tree(folder / "tree")
+    for stamp in ("opatlas", "dev"):  # in this order: the second is made anew where the first is newer
+        (tree / ".venv" / f"{stamp}.stamp").touch()
+    # Bytecode of what ONNX Runtime brings and the example never imports would take longer than the rest.
+    run(["bash", "-euo", "pipefail", "-c", block.text], tree, timeout_s=280, PIP_NO_COMPILE="1")
+    python = str(tree / "job/bin/python")
     said = run([python, "-m", "pip", "list", "--format=freeze"], folder).lower()
     assert "opatlas==" in said and "django" not in said and "torch" not in said
+    [example] = [one for one in blocks() if one.name == ("README.md", "import numpy as np")]
+    run_example(example, request, python, folder)
 
 
 def python_example(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    run_example(block, request, request.getfixturevalue("job_python"), folder)
+
+
+def run_example(block: Block, request: pytest.FixtureRequest, python: str, folder: Path) -> None:
     service: Service = request.getfixturevalue("service")
-    python = request.getfixturevalue("job_python")
     (folder / "example.py").write_text(service.here(block.text))
     said = run([python, "example.py"], folder, OPATLAS_KEY=service.key, OPATLAS_CACHE=str(folder / "cache"))
     assert said.split()[0] in ("first", "contest", "tuned") and "[[32. 32. 32." in said
@@ -247,7 +255,7 @@ RUNS: dict[tuple[str, str], Run] = {
         "What `make run` runs is what every block of this file that needs the service talks to.",
     ),
     ("README.md", "curl -s http://127.0"): Run(curl, ALONE),
-    ("README.md", "make dist"): Run(job_environment, ALONE),
+    ("README.md", "make dist"): Run(make_job_environment, (*ALONE, pytest.mark.nightly)),
     ("README.md", "import numpy as np"): Run(python_example, ALONE),
     ("README.md", "import opatlas"): Run(session_example),
     ("README.md", "make demo MODEL=resn"): Run(
@@ -296,6 +304,12 @@ def cases() -> Iterator[Any]:
 def test_block(block: Block, case: Run | None, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     assert case, f"Nothing runs this block of {block.page}: name {block.name!r} in RUNS of {__file__}."
     case.by(block, request, tmp_path)
+
+
+def test_a_job_installs_the_version_that_hits_were_timed_with() -> None:
+    """Another one's recipes would not be given to it."""
+    [pinned] = re.findall(r"onnxruntime==\S+", job_installation().text)
+    assert f"\n{pinned}\n" in (ROOT / "requirements-worker.txt").read_text()
 
 
 def test_the_table_names_blocks_that_there_are() -> None:

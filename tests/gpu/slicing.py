@@ -9,12 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tuning.measure.laboratory import DEVICE_BUILD_S
+from tuning.measure.laboratory import BUILDS_ON_DEVICE, DEVICE_BUILD_S
 
 BUILDING_S = DEVICE_BUILD_S + 60
-"""What a test may take that builds and times something on a device, or is marked slow itself (not its module
-alone); any other takes at most ``QUICK_S``."""
+"""What a test may take that times something on a device while it builds, or is marked slow itself (not its
+module alone);"""
+DEVICE_S = 90.0
+"""one that builds what it runs there; any other takes at most ``QUICK_S``."""
 QUICK_S = 30.0
+
+
+def longest_s(item: pytest.Item) -> float:
+    slow = any(mark.name == "slow" for mark in item.own_markers)
+    on_device = "device_laboratory" in getattr(item, "fixturenames", ())
+    if slow or (on_device and any(name in item.name for name in BUILDS_ON_DEVICE)):
+        return BUILDING_S
+    return DEVICE_S if on_device else QUICK_S
 
 
 class SliceOfTests:
@@ -33,9 +43,7 @@ class SliceOfTests:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
         """True: it is done with."""
-        slow = any(mark.name == "slow" for mark in item.own_markers)
-        long = slow or "device_laboratory" in getattr(item, "fixturenames", ())
-        if time.monotonic() + (BUILDING_S if long else QUICK_S) <= self.ends:
+        if time.monotonic() + longest_s(item) <= self.ends:
             return None
         self.tell(item.nodeid, "left")
         return True

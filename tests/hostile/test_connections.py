@@ -16,7 +16,7 @@ import pytest
 
 from dashboard.run.stack import Stack
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.slow
 HEAD = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 

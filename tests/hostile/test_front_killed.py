@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
+import sys
 import threading
 import time
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ import pytest
 
 from dashboard.run.stack import Stack
 from tests.catalog import making
+from tests.databases import ROOT
 from tests.hostile.conftest import by_day_on, deploy, deployment  # noqa: F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing]
@@ -22,33 +25,61 @@ BETWEEN_S = 0.002
 """Between an answer and the next question: some thousand answers tell it, and each is a row to be drained."""
 PATH = f"/api/v1/operators/{making.relu(64).key}/best?target={making.TARGET.key}&job="
 
-# Says which implementation it was about, and on the machine's clock when that was begun and committed.
-PUBLISH = """
-import time, django; django.setup()
-began = time.monotonic()
+# Does what it is told, a line each, and answers what came of it, and when by the machine's clock that was
+# begun and committed.
+OPERATING = """
+import json, sys, time, django; django.setup()
 from catalog.best.publishing import publish
-from catalog.registry import register_operator, register_setting, register_target
-from tests.catalog import making
-place = dict(operator=register_operator(making.relu(64)), target=register_target(making.TARGET),
-             setting=register_setting(making.SETTING))
-row = publish(making.new_result(place, "{route}", {ratio})).implementation
-print(row.pk, began, time.monotonic())
-"""
-WITHDRAW = """
-import time, django; django.setup()
 from catalog.best.withdrawing import withdraw
 from catalog.models import Implementation
-began = time.monotonic()
-withdraw(Implementation.objects.filter(pk={number}), "for the test")
-print({number}, began, time.monotonic())
+from catalog.people.keys import create_api_key, revoke_api_key
+from catalog.registry import default_organisation, register_operator, register_setting, register_target
+from tests.catalog import making
+from tests.databases import ROOT
+
+def published(route, ratio):
+    place = dict(operator=register_operator(making.relu(64)), target=register_target(making.TARGET),
+                 setting=register_setting(making.SETTING))
+    return publish(making.new_result(place, route, ratio)).implementation.pk
+
+def withdrawn(number):
+    withdraw(Implementation.objects.filter(pk=number), "for the test")
+
+def revoked(prefix):
+    revoke_api_key(prefix)
+
+def key(name):
+    return create_api_key(default_organisation(), name, ["lookup"])[1]
+
+for line in sys.stdin:
+    what, *given = json.loads(line)
+    began = time.monotonic()
+    done = {"published": published, "withdrawn": withdrawn, "key": key, "revoked": revoked}[what](*given)
+    print(json.dumps([done, began, time.monotonic()]), flush=True)
 """
-REVOKE_KEY = """
-import time, django; django.setup()
-from catalog.people.keys import revoke_api_key
-began = time.monotonic()
-revoke_api_key("{prefix}")
-print(0, began, time.monotonic())
-"""
+
+
+class Operator:
+    """Somebody who changes the catalogue beside the web server."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", OPERATING], cwd=ROOT, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def __enter__(self) -> Operator:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.communicate(timeout=60)
+
+    def done(self, what: str, *given: Any) -> Any:
+        """What came of it, when it was begun, and when committed."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([what, *given]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
 
 
 class Seen(NamedTuple):
@@ -85,27 +116,32 @@ class Job(threading.Thread):
             time.sleep(BETWEEN_S)
 
 
+def asked_after(stack: Stack, jobs: list[Job], moment: float) -> None:
+    """Waits until each has an answer to what it asked then."""
+    stack.wait_for(lambda: all(job.seen[-1].asked_at > moment for job in jobs), 60, "answers")
+
+
 @by_day_on("postgres")
 def test_no_answer_is_older_than_a_second_and_each_has_its_row(deployment: Any, tmp_path: Any) -> None:  # noqa: F811
-    def done(script: str, **words: Any) -> tuple[int, float, float]:
-        number, began, ended = deployment.run("-c", script.format(**words)).split()[-3:]
-        return int(number), float(began), float(ended)
-
     deployment.environment |= {"OPATLAS_RATE_LOOKUP": "off", "OPATLAS_RATE_ADDRESS": "off"}
     deployment.environment["OPATLAS_RATE_REFUSED"] = "off"
-    first, *_ = done(PUBLISH, route="eager", ratio=1.0)
-    key, other = (deployment.manage("create_api_key", name).strip().split()[-1] for name in ("a", "b"))
-    with Stack(deployment.environment, workers=0, courier=False, logs=tmp_path / "logs") as stack:
+    with (
+        Operator(deployment.environment) as operator,
+        Stack(deployment.environment, workers=0, courier=False, logs=tmp_path / "logs") as stack,
+    ):
+        first, *_ = operator.done("published", "eager", 1.0)
+        (key, *_), (other, *_) = (operator.done("key", name) for name in ("a", "b"))
         jobs = [Job(stack.port, key, f"killed-{number}") for number in range(THREADS)]
         refused = Job(stack.port, other, "refused")
         for job in (*jobs, refused):
             job.start()
         stack.wait_for(lambda: sum(len(job.seen) for job in jobs) > 500, 60, "answers")
-        second, _, published_at = done(PUBLISH, route="onednn", ratio=2.0)
-        time.sleep(WITHIN_S)  # so that there are answers which have to name it
-        _, withdrawing_at, withdrawn_at = done(WITHDRAW, number=second)
-        *_, closed_at = done(REVOKE_KEY, prefix=other.split("_")[1])
-        time.sleep(WITHIN_S + 0.5)
+        second, _, published_at = operator.done("published", "onednn", 2.0)
+        asked_after(stack, jobs, published_at + WITHIN_S)  # answers which have to name it
+        _, withdrawing_at, withdrawn_at = operator.done("withdrawn", second)
+        *_, closed_at = operator.done("revoked", other.split("_")[1])
+        asked_after(stack, jobs, withdrawn_at + WITHIN_S)
+        asked_after(stack, [refused], closed_at + WITHIN_S)
         stack.processes[0].kill_group()
         for job in (*jobs, refused):
             job.join()

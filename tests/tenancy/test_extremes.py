@@ -293,7 +293,7 @@ def stored(client: Any, key: str, world: World, accepted: Sequence[Asked]) -> li
 @pytest.mark.parametrize(
     ("kind", "most"),
     [
-        ("rest", 2),
+        ("rest", 1),
         ("pages", 1),
         *(
             pytest.param(kind, 99, marks=[pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(3600)])

@@ -27,7 +27,9 @@ class TrialAnswer(ModelAnswer):
     )
     device = serializers.DictField(
         help_text="What a GPU said while it was timed, and what the copies took that no run contains: inputs "
-        "to it (``upload_us``), outputs from it (``download_us``). Empty where the processor computes."
+        "to it (``upload_us``), outputs from it (``download_us``); and what a run took by its own clock, "
+        "with warm and with cold caches (``warm_us``, ``cold_us``; ``launch_bound``: most of a run's time "
+        "it waits for the host). Empty where the processor computes."
     )
 
     class Meta:

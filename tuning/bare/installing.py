@@ -90,14 +90,14 @@ def install(command: Sequence[str], site: Path, every_s: float = SAY_S) -> int:
     return pip.returncode
 
 
-def compile_all(site: Path, every_s: float = SAY_S) -> None:
-    """To bytecode, on all cores, as far as it can be: some packages ship files of other Pythons."""
+def compile_all(site: Path, every_s: float = SAY_S, python: str | Path = sys.executable) -> None:
+    """To bytecode of this Python, on all cores, as far as it can be: some packages ship files of others."""
     files = sum(1 for _ in site.rglob("*.py"))
 
     def said() -> str:
         return f"Compiling {sum(1 for _ in site.rglob('*.pyc'))} of {files} Python files"
 
-    command = [sys.executable, "-m", "compileall", "-qq", "-j", str(usable_cores()), str(site)]
+    command = [str(python), "-m", "compileall", "-qq", "-j", str(usable_cores()), str(site)]
     with subprocess.Popen(command) as compiling, Saying(said, every_s):
         compiling.wait()
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from opatlas.identity import Setting
-from tuning.bare.clock import PutOff, SliceClock
+from opatlas.errors import first_line
+from tuning.bare.clock import SliceClock
 from tuning.bare.figures import figures
-from tuning.bare.lines import Lines, read_lines
-from tuning.bare.measuring import DefaultCandidate, measure, needed_after_s
+from tuning.bare.lines import Lines, best_entry, read_lines
+from tuning.bare.measuring import FORMAT, QUICK, THOROUGH, Pass, ProblemTools, measure
 from tuning.bare.problems import Problem
-from tuning.measure.laboratory import Laboratory
 from tuning.routes.base import Route
 from tuning.routes.manual.matching import parse_pattern
 from tuning.routes.manual.own import EXAMPLES
@@ -52,51 +51,67 @@ def modules(root: Path = Path()) -> list[str]:
 
 
 def bench(
-    laboratory: Laboratory,
-    routes: Sequence[Route],
-    default_candidate: DefaultCandidate,
+    tools: ProblemTools,
     wanted: Sequence[Problem],
     state: Path,
     seconds: float = SLICE_S,
     say: Callable[[str], None] = print,
-    baseline: Route | None = None,
+    passes: Sequence[Pass] = (QUICK, THOROUGH),
 ) -> dict[str, Any]:
-    """Measure what has no line yet while there is time; the figures of all lines, written beside them.
-
-    A problem that a slice has no time left for is put off once: the next slice begins with it, and writes
-    down what it has time for."""
+    """Measure what has no line yet while there is time, each pass over all problems before the next; the
+    figures of all lines, written beside them. What fails about a problem is its line, and the next one's
+    turn."""
     lines, clock = Lines(state, "measured"), SliceClock.of(seconds)
-    summary = state / "bench.json"
-    put_off = json.loads(summary.read_text()).get("put_off", "") if summary.exists() else ""
-    done = {line["problem"] for line in lines}
-    for problem in wanted:
-        if problem.name in done:
-            continue
-        if clock.left_s < needed_after_s(baseline):
-            break
-        patient = replace(clock, patient=problem.name != put_off)
-        try:
-            line = measure(laboratory, routes, default_candidate, problem, Setting(), baseline, patient)
-        except PutOff as why:
-            put_off = problem.name
-            say(f"{problem.name}: put off to the next slice: {why}")
-            break
-        lines.append(line)
-        done.add(problem.name)
-        say(f"{problem.name}: {line.get('uncovered') or _winner_of(line)}")
-        if laboratory.device is not None and laboratory.device.unwell:
-            say(laboratory.device.unwell)
-            break
-    left = sum(problem.name not in done for problem in wanted)
-    found = {**figures(lines), "left": left, "put_off": "" if put_off in done else put_off}
+    done: dict[tuple[str, str], Mapping[str, Any]] = {
+        (one["problem"], one.get("pass", "")): one for one in lines
+    }
+    unwell = ""
+    for passing in passes:
+        for problem in wanted:
+            known = done.get((problem.name, QUICK.name))
+            if (problem.name, passing.name) in done or (passing.on_device and _nothing_to_add(known)):
+                continue
+            if unwell or clock.left_s < passing.least_s:
+                break
+            line = _line(tools, problem, clock, passing, known if passing.on_device else None)
+            lines.append(line)
+            done[problem.name, passing.name] = line
+            say(f"{problem.name}, {passing.name}: {line.get('uncovered') or _winner_of(line)}")
+            device = tools.laboratory.device
+            if device is not None and (unwell := device.unwell):
+                say(unwell)
+    left = {
+        passing.name: sum((problem.name, passing.name) not in done for problem in wanted)
+        for passing in passes
+    }
+    found = {**figures(lines), "left": left}
     state.mkdir(parents=True, exist_ok=True)
-    summary.write_text(json.dumps(found, indent=2) + "\n")
+    (state / "bench.json").write_text(json.dumps(found, indent=2) + "\n")
     return found
 
 
-def _winner_of(line: dict[str, Any]) -> str:
-    timed = [one for one in line["entries"] if one["evidence"]]
-    best = max(timed, key=lambda one: one["evidence"]["ratio_to_default"])
+def _nothing_to_add(known: Mapping[str, Any] | None) -> bool:
+    """What the quick pass has no line of, or could not cover, has no thorough one."""
+    return known is None or "uncovered" in known
+
+
+def _line(
+    tools: ProblemTools,
+    problem: Problem,
+    clock: SliceClock,
+    passing: Pass,
+    known: Mapping[str, Any] | None,
+) -> Mapping[str, Any]:
+    try:
+        return measure(tools, problem, clock, passing, known)
+    except Exception as error:  # whatever it is about this one, others are measured
+        traceback.print_exc()
+        why = f"measuring it failed: {type(error).__name__}: {first_line(error)}"
+        return {"format": FORMAT, "problem": problem.name, "pass": passing.name, "uncovered": why}
+
+
+def _winner_of(line: Mapping[str, Any]) -> str:
+    best = line["entries"][best_entry(line["entries"])]
     return f"{best['route']} {best['evidence']['ratio_to_default']:.2f}x"
 
 

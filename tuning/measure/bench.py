@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tuning.measure.device.watch import DeviceWatch, claim_bytes, summary
 from tuning.measure.judging.roofline import floor_us
 from tuning.measure.kept import KeptSetUp, KeptSetUps
 from tuning.measure.outcome import NO_MATTER, LineUp, Matter, Outcome, Status
-from tuning.measure.sandbox.process import Bounds, Child, ChildFailed
+from tuning.measure.sandbox.process import Bounds, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.scrutiny.after_race import Scrutiny
 from tuning.measure.scrutiny.fresh_sets import FreshSets
@@ -36,9 +36,6 @@ MEMORY_SHARE, CHILD_BYTES = 0.3, 200 << 20
 """Of the machine's memory for all candidates of one heat, and what a process takes beside its tensors."""
 
 
-EVICT_S = 5.0
-
-
 @dataclass(frozen=True)
 class Limits:
     """Bounds on one candidate."""
@@ -47,6 +44,9 @@ class Limits:
     run_s: float = 20.0  # checking and timing together
     memory_bytes: int = 4 << 30
     disk_bytes: int = 512 << 20
+    ends: float = (
+        math.inf
+    )  # by the monotonic clock: no build runs beyond it, and none is begun just before it
 
     @property
     def bounds(self) -> Bounds:
@@ -292,7 +292,7 @@ class LiveBench(Bench):
 
     def warm(self, subject: Subject) -> None:
         subject.renew_time()  # it waited for the others
-        subject.start_runner(cold=self._cold)
+        subject.start_runner(cold=self._cold, evict_bytes=evicting_bytes(self._equipment.target))
 
     def aside(
         self, work: Callable[[Subject], None], subject: Subject
@@ -365,20 +365,11 @@ class LiveBench(Bench):
         return Subject(zygote, self._specimen, artifact, limits.bounds, limits.run_s, unseen)
 
     def flush(self) -> Flush | None:
-        if not self._cold:
+        """A device's caches are emptied by the process that runs on it (``Runner.evict_bytes``)."""
+        if not self._cold or self._equipment.target.kind != "cpu":
             return None
-        target = self._equipment.target
-        if target.kind == "cpu":
-            flusher = self._equipment.flusher()
-            return lambda child: flusher.flush()
-        return partial(evict, nbytes=evicting_bytes(target))
-
-
-def evict(child: Child, nbytes: int) -> None:
-    """Have the child's device write so much that its caches hold nothing else."""
-    answer = child.ask({"do": "evict", "nbytes": nbytes}, EVICT_S)
-    if "error" in answer:
-        raise ChildFailed(Status.CRASHED, f"the device's caches cannot be emptied: {answer['error']}")
+        flusher = self._equipment.flusher()
+        return lambda child: flusher.flush()
 
 
 def race_facts(runner: Runner, rounds: int, noisy_rounds: int) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class BoundKernel:
             "bind_unseen": self.bind_unseen,
             "give": self.give,
             "by_its_clock": self.by_its_clock,
-            "evict": self.evict,
+            "each_by_its_clock": self.each_by_its_clock,
         }
 
     def obey(self, message: bytes) -> dict[str, Any]:
@@ -91,10 +91,12 @@ class BoundKernel:
         self.transfers.wait(self.bound[0])
         return {"device_us": us}
 
-    def evict(self, nbytes: int) -> dict[str, Any]:
-        """Empty the device's caches."""
-        self.transfers.evict(self.bound[0], nbytes)
-        return {}
+    def each_by_its_clock(self, calls: int, evict_bytes: int, lead_in: bool) -> dict[str, Any]:
+        """What the device's clock says of each of so many runs on each buffer (``each_us``)."""
+        timed = self.bound[:BUFFERS]
+        return {
+            "us": [us for one in timed for us in self.transfers.each_us(one, calls, evict_bytes, lead_in)]
+        }
 
     def run_unseen(self, calls: int, poison: bool, lead_in: bool, end: int) -> None:
         """Take ``calls`` sets and, as soon as the parent raises its flag, run once on each; with ``lead_in``

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -47,6 +48,12 @@ TRANSFER_S = 10.0
 BUILDS_ON_DEVICE = ("inductor",)
 """Zygotes whose builds time something on the device: they are alone on the machine, and may take longer."""
 DEVICE_BUILD_S = 180.0
+LEAST_BUILD_S, LEAST_DEVICE_BUILD_S = 1.0, 15.0
+"""What a build takes at least (a cubin some 0.3 to 1.5 s, Inductor's first kernel some 15 s): none is begun
+for which less is left."""
+DEVICE_BUILD_BYTES = 16 << 30
+"""Of the host, for such a build, where half of the machine has as much: CUDA's libraries and the compilers'
+own processes take several."""
 
 
 class Laboratory(AbstractContextManager["Laboratory"]):
@@ -124,7 +131,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         """
         queues: dict[str, list[int]] = {}
         for number, (route, candidate, folder) in enumerate(jobs):
-            if self._times_on_device(route):
+            if self.times_on_device(route):
                 with self.lock.alone_meanwhile():
                     made = self._build(route, operator, setting, candidate, folder, limits or Limits())
                 yield number, made
@@ -278,12 +285,17 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             },
         }
         bounds, build_s = limits.bounds, self.longest_build_s(route, limits)
-        if self.device is not None and self._times_on_device(route):
+        left_s = limits.ends - time.monotonic()
+        if left_s < self.least_build_s(route):
+            return Outcome(Status.TIMED_OUT, f"not begun: {max(0.0, left_s):.0f} s are left for it")
+        build_s = min(build_s, left_s)
+        if self.device is not None and self.times_on_device(route):
             if why_not := self.device.why_too_large(tensor_bytes(operator)):
                 return Outcome(Status.OUT_OF_MEMORY, why_not)
             claim = claim_bytes(tensor_bytes(operator), self.device.total_bytes)
             request["device_bytes"] = [claim, self.device.total_bytes]
-            bounds = replace(bounds, device_bytes=claim)
+            host_bytes = max(bounds.memory_bytes, min(DEVICE_BUILD_BYTES, total_bytes() // 2))
+            bounds = replace(bounds, device_bytes=claim, memory_bytes=host_bytes)
         built = build_in_child(self.zygotes[route.zygote], request, workdir, bounds, build_s)
         if isinstance(built, Outcome):
             return built
@@ -294,13 +306,20 @@ class Laboratory(AbstractContextManager["Laboratory"]):
         if route.builds_in_process:
             return 0.0
         build_s = (limits or Limits()).build_s
-        return max(build_s, DEVICE_BUILD_S) if self._times_on_device(route) else build_s
+        return max(build_s, DEVICE_BUILD_S) if self.times_on_device(route) else build_s
 
-    def _times_on_device(self, route: Route) -> bool:
+    def least_build_s(self, route: Route) -> float:
+        """With less left, none is begun."""
+        if route.builds_in_process:
+            return 0.0
+        return LEAST_DEVICE_BUILD_S if self.times_on_device(route) else LEAST_BUILD_S
+
+    def times_on_device(self, route: Route) -> bool:
+        """Whether its builds time something on the device."""
         return self.device is not None and route.zygote in BUILDS_ON_DEVICE
 
     def _building(self, route: Route) -> AbstractContextManager[None]:
-        return self.lock.measuring() if self._times_on_device(route) else self.lock.building()
+        return self.lock.measuring() if self.times_on_device(route) else self.lock.building()
 
     @cached_property
     def _equipment(self) -> Equipment:

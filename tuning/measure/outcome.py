@@ -66,9 +66,10 @@ class Outcome:
 
     @property
     def of_device(self) -> dict[str, Any]:
-        """What is kept of the device that it ran on: what that said of itself, and the copies."""
+        """What is kept of the device that it ran on: what that said of itself, the copies, and what a run
+        took by its own clock."""
         copies = {name: round(us, 1) for name in COPIES if (us := self.facts.get(name)) is not None}
-        return {**self.facts.get("device", {}), **copies}
+        return {**self.facts.get("device", {}), **copies, **self.facts.get("by_the_device", {})}
 
     @property
     def ratio(self) -> float:

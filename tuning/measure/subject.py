@@ -146,8 +146,9 @@ class Subject:
         self._must_be_alone()
         self._must_behave(self._before)
 
-    def start_runner(self, *, cold: bool) -> Runner:
-        """Calibrate a runner: how many calls make a batch."""
+    def start_runner(self, *, cold: bool, evict_bytes: int = 0) -> Runner:
+        """Calibrate a runner: how many calls make a batch. ``evict_bytes``: who writes so much leaves nothing
+        else in a device's caches."""
         self.ask({"do": "settle"}, Status.CRASHED)
         self.live.resume()
         for _ in range(WARM_RUNS):
@@ -155,10 +156,28 @@ class Subject:
         self.live.outrank()
         self.live.spread(self.specimen.threads)
         self.runner = Runner(self.live, self.time_left(), on_device=self.on_device, device=self.zygote.device)
+        if cold and self.on_device:
+            self.runner.evict_bytes = evict_bytes
         self.runner.calibrate(cold=cold)
+        if self.on_device and evict_bytes:
+            self._time_by_the_device(self.runner, evict_bytes)
         if self._before is not None:
             self._timed = replace(Conduct.of(self.live.pid), threads=self._before.threads)
         return self.runner
+
+    def _time_by_the_device(self, runner: Runner, evict_bytes: int) -> None:
+        """What the device takes for a run by its own clock, by its child's word: nothing is decided by it
+        where caches are warm. Launch-bound: most of a run's time the device waits for the host."""
+        self.live.resume()
+        warm_us, cold_us = (
+            float(np.median(runner.each_us(evict_bytes, lead_in=lead_in))) for lead_in in (True, False)
+        )
+        self.live.pause()
+        self.evidence.facts["by_the_device"] = {
+            "warm_us": round(warm_us, 2),
+            "cold_us": round(cold_us, 2),
+            "launch_bound": warm_us < limits.LAUNCH_BOUND * runner.per_call_us,
+        }
 
     def swap_and_poison(self) -> None:
         """Other values in the same buffers, poisoned outputs: what is remembered, not computed, shows."""

@@ -43,8 +43,10 @@ class OnHost:
         runs()
         return None
 
-    def evict(self, bound: Any, nbytes: int) -> None:
-        """Empty a device's caches; a processor's are emptied from outside (``timing.caches``)."""
+    def each_us(self, bound: Any, calls: int, evict_bytes: int, lead_in: bool) -> list[float]:
+        """Microseconds of each of so many calls by the clock of a device, where there is one, each after its
+        caches were emptied; a processor's are emptied from outside (``timing.caches``)."""
+        return []
 
 
 class OnDevice(OnHost):
@@ -75,8 +77,8 @@ class OnDevice(OnHost):
     def device_us(self, bound: Any, runs: Callable[[], None]) -> float | None:
         return float(bound.device_us(runs))
 
-    def evict(self, bound: Any, nbytes: int) -> None:
-        bound.evict(nbytes)
+    def each_us(self, bound: Any, calls: int, evict_bytes: int, lead_in: bool) -> list[float]:
+        return [float(us) for us in bound.each_us(calls, evict_bytes, lead_in)]
 
 
 class OnDeviceInTorch(OnDevice):

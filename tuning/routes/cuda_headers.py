@@ -11,7 +11,8 @@ TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
 """A sandbox that builds shows their headers."""
 OF_DEVICE_CODE = ("cuda_fp16.h", "nv/target")
 """Of two packages, and the first includes the second."""
-OF_HOST_CODE = ("cuda.h", "cuda_runtime_api.h")
+OF_HOST_CODE = ("cuda.h", "cuda_runtime_api.h", "crt/host_defines.h")
+"""The second includes the last, which is a package of its own that PyTorch does not bring."""
 
 
 def toolkit() -> Path | None:

@@ -39,6 +39,9 @@ def trials_table(
         *exports(
             upload_us=lambda row: row.device.get("upload_us"),
             download_us=lambda row: row.device.get("download_us"),
+            device_warm_us=lambda row: row.device.get("warm_us"),
+            device_cold_us=lambda row: row.device.get("cold_us"),
+            launch_bound=lambda row: row.device.get("launch_bound"),
         ),
         *exports("tier", "worker"),
         Column("created_at" if whole else "ended_at", "When", "when", "created_at", css="number muted spare"),
@@ -66,11 +69,15 @@ def _stage(trial: Trial) -> str:
 
 
 def _copies(trial: Trial) -> str:
-    """Of who ran on a device; no run contains them."""
-    spent = [trial.device.get(name) for name in COPIES]
-    if None in spent:
-        return ""
-    return "copies: {} in, {} out".format(*map(wording.duration_us, spent))
+    """Of who ran on a device: copies, which no run contains, and a run by the device's own clock."""
+    said, device = [], trial.device
+    if None not in (spent := [device.get(name) for name in COPIES]):
+        said.append("copies: {} in, {} out".format(*map(wording.duration_us, spent)))
+    if None not in (took := [device.get(name) for name in ("warm_us", "cold_us")]):
+        said.append("the device: {}, {} with cold caches".format(*map(wording.duration_us, took)))
+    if device.get("launch_bound"):
+        said.append("launch-bound")
+    return "; ".join(said)
 
 
 def _default_us(trial: Trial) -> float | None:

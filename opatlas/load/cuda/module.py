@@ -295,11 +295,22 @@ class CudaBound:
         self._driver.synchronize()
         return self._driver.elapsed_us(first, last)
 
-    def evict(self, nbytes: int) -> None:
-        """Write so much memory that is nobody's: what the device's caches held is gone. Waits."""
-        room = DeviceBuffer(self._driver, nbytes)  # written when it is made
+    def each_us(self, calls: int, evict_bytes: int, lead_in: bool) -> list[float]:
+        """What the device took for each of so many calls, by its own clock: microseconds. Before each so much
+        memory is written that is nobody's, so that its caches hold nothing else; with ``lead_in`` the call
+        runs once after that, not timed. Launches wait behind the writing: no time of the host's is among it.
+        Waits."""
+        room = DeviceBuffer(self._driver, evict_bytes)
+        marks = []
+        for _ in range(calls):
+            self._driver.fill(room.address, evict_bytes, 0)
+            if lead_in:
+                self()
+            first = self._driver.record()
+            self()
+            marks.append((first, self._driver.record()))
         self._driver.synchronize()
-        del room
+        return [self._driver.elapsed_us(*pair) for pair in marks]
 
     def upload(self) -> None:
         """Bring the inputs that were given as NumPy arrays to the device again, as they are now."""

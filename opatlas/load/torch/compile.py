@@ -93,13 +93,15 @@ class CompiledKernel:
 
 
 class DeviceCompiledKernel(CompiledKernel):
-    """The same on a device. Mode ``max-autotune`` captures its launches by itself."""
+    """The same on a device. Mode ``max-autotune`` captures launches by itself, into memory that all its
+    results share: the next call overwrites what the last one gave. So its launches are captured here, where
+    the recipe asks for graphs, and another mode is asked for."""
 
     def bind(self, inputs: Mapping[int, Any]) -> DeviceTorchBound:
         assert self.device is not None
         brought = bring(self.operator, inputs, self.device)
         run = self._run({number: one.tensor for number, one in brought.items()})
-        how = {"tf32": self.recipe.get("tf32")}
+        how = {"tf32": self.recipe.get("tf32"), "graphs": self.recipe.get("graphs")}
         return bound_there(self.operator, self.device, how, run, brought, constants=self._constants)
 
 

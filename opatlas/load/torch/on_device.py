@@ -308,21 +308,27 @@ class DeviceTorchBound(TorchBound):
 
     def device_us(self, runs: Callable[[], None]) -> float:
         """What the device took for all that ``runs`` launches, by its own clock: microseconds. Waits."""
-        if self._device.type != "cuda":
-            started = time.perf_counter_ns()
-            runs()
-            return (time.perf_counter_ns() - started) / 1e3
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        first.record()
+        mark, between_us = _marks(self._device)
+        first = mark()
         runs()
-        last.record()
+        last = mark()
         self.synchronize()
-        return 1e3 * first.elapsed_time(last)
+        return between_us(first, last)
 
-    def evict(self, nbytes: int) -> None:
-        """Write so much memory that is nobody's: what the device's caches held is gone. Waits."""
-        torch.zeros(nbytes, dtype=torch.uint8, device=self._device)
+    def each_us(self, calls: int, evict_bytes: int, lead_in: bool) -> list[float]:
+        """As :meth:`opatlas.load.cuda.module.CudaBound.each_us`."""
+        room = torch.empty(evict_bytes, dtype=torch.uint8, device=self._device)
+        mark, between_us = _marks(self._device)
+        marks = []
+        for _ in range(calls):
+            room.zero_()
+            if lead_in:
+                self()
+            first = mark()
+            self()
+            marks.append((first, mark()))
         self.synchronize()
+        return [between_us(*pair) for pair in marks]
 
     def upload(self) -> None:
         for one in self._brought.values():
@@ -381,12 +387,31 @@ class DeviceTorchBound(TorchBound):
         self._result = None
 
 
-_tf32_now = False
+def _marks(device: torch.device) -> tuple[Callable[[], Any], Callable[[Any, Any], float]]:
+    """What marks a place among the launches on a device, and what tells the microseconds between two of them
+    by the device's clock, once they have happened."""
+    if device.type != "cuda":
+        return time.perf_counter_ns, lambda first, last: (last - first) / 1e3
+
+    def mark() -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    return mark, lambda first, last: 1e3 * float(first.elapsed_time(last))
+
+
+_tf32_now: bool | None = None
 
 
 def allow_tf32(allowed: bool) -> None:
-    """Switches of the whole process, which runs kernels of several settings."""
+    """Switches of the whole process, which runs kernels of several settings. What they are is not asked: that
+    takes a microsecond of each call. Sums of half types are kept in float32, as every setting has it: left
+    alone, cuBLAS may add up the parts of a product in 16 bits."""
     global _tf32_now
-    if allowed != _tf32_now or torch.backends.cudnn.allow_tf32 != allowed:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    if allowed != _tf32_now:
+        products = torch.backends.cuda.matmul
+        products.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+        products.allow_fp16_reduced_precision_reduction = False
+        products.allow_bf16_reduced_precision_reduction = False
         _tf32_now = allowed

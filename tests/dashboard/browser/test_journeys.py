@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import by_day
 from tests.dashboard.browser.conftest import Watched
 from tests.dashboard.factory import full_catalogue
 from tests.dashboard.kernels import evaluated, person, submitted
@@ -75,6 +76,7 @@ def test_an_exploration_moves_without_a_reload(admin: Any, window: Callable[...,
     assert page.evaluate("window.here") is True
 
 
+# By day a field that is typed and one that is chosen, and so on below: two pages of each.
 FILTERS = (
     ("/operators/", "#q", "softmax"),
     ("/explorations/", "select[name=state]", "done"),
@@ -83,10 +85,13 @@ FILTERS = (
 )
 
 
-def test_filters_stay_in_the_address_over_reload_and_back(admin: Any, window: Callable[..., Watched]) -> None:
+@pytest.mark.parametrize("filters", by_day.first(1, [FILTERS[:2], FILTERS[2:]]), ids=str)
+def test_filters_stay_in_the_address_over_reload_and_back(
+    admin: Any, window: Callable[..., Watched], filters: Any
+) -> None:
     full_catalogue(hours=3)
     page = window("admin").page
-    for path, field, value in FILTERS:
+    for path, field, value in filters:
         filter_and_come_back(page, path, field, value)
 
 
@@ -115,13 +120,16 @@ def filter_and_come_back(page: Any, path: str, field: str, value: str) -> None:
     assert page.locator("main tbody tr").count() == len(rows)
 
 
-EXPORTING = ("/jobs/?q=resnet", "/methods/", "/operators/?q=softmax", "/models/", "/queues/collect/")
+EXPORTING = ("/jobs/?q=resnet", "/operators/?q=softmax", "/methods/", "/models/", "/queues/collect/")
 
 
-def test_the_downloaded_csv_has_the_rows_that_are_shown(admin: Any, window: Callable[..., Watched]) -> None:
+@pytest.mark.parametrize("paths", by_day.first(1, [EXPORTING[:2], EXPORTING[2:]]), ids=str)
+def test_the_downloaded_csv_has_the_rows_that_are_shown(
+    admin: Any, window: Callable[..., Watched], paths: Sequence[str]
+) -> None:
     full_catalogue(hours=3)
     page = window("admin").page
-    for path in EXPORTING:
+    for path in paths:
         compare_with_csv(page, path)
 
 
@@ -155,16 +163,17 @@ def test_dark_mode_follows_the_system_and_the_choice(admin: Any, window: Callabl
     assert light.evaluate(canvas) == dark.evaluate(canvas)  # remembered, and there before anything is drawn
 
 
-TYPED = ("/", "/operators/", "/queues/", "/billing/", "/notifications/")
+TYPED = ("/", "/billing/", "/operators/", "/queues/", "/notifications/")
 
 
+@pytest.mark.parametrize("paths", by_day.first(1, [TYPED[:2], TYPED[2:]]), ids=str)
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(
-    admin: Any, window: Callable[..., Watched]
+    admin: Any, window: Callable[..., Watched], paths: Sequence[str]
 ) -> None:
     full_catalogue(hours=3)
     page = window("admin").page
     page.route("**/*", standing_still)
-    for path in TYPED:
+    for path in paths:
         tab_through(page, path)
 
 

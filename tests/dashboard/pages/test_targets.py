@@ -67,17 +67,21 @@ def test_workers_show_device_memory_and_clocks(pages: Client, there: Factory) ->
     assert "nvidia-ml-py is not installed" in pages.get("/queues/").content.decode()
 
 
+DEVICE = {"upload_us": 412.0, "download_us": 96.4, "warm_us": 3.12, "cold_us": 8.25, "launch_bound": True}
+
+
 def test_trials_on_a_device_say_what_their_copies_took(pages: Client, there: Factory) -> None:
     trial = Trial.objects.filter(status="ok").latest("pk")
-    Trial.objects.filter(pk=trial.pk).update(device={"upload_us": 412.0, "download_us": 96.4})
+    Trial.objects.filter(pk=trial.pk).update(device=DEVICE)
     path = f"/explorations/{trial.exploration_id}/"
-    assert pages.get(path).content.decode().count("copies: 412 µs in, 96.4 µs out") == 1
+    said = "copies: 412 µs in, 96.4 µs out; the device: 3.12 µs, 8.25 µs with cold caches; launch-bound"
+    assert pages.get(path).content.decode().count(said) == 1
     rows = rows_of(pages, path, "trials")
-    assert {row["id"]: (row["upload_us"], row["download_us"]) for row in rows if row["upload_us"]} == {
-        trial.pk: (412.0, 96.4)
-    }
+    (row,) = [row for row in rows if row["upload_us"]]
+    assert (row["id"], row["upload_us"], row["download_us"]) == (trial.pk, 412.0, 96.4)
+    assert (row["device_warm_us"], row["device_cold_us"], row["launch_bound"]) == (3.12, 8.25, True)
     (told,) = [one for one in TrialAnswer(Trial.objects.all(), many=True).data if one["device"]]
-    assert told["device"] == {"upload_us": 412.0, "download_us": 96.4}
+    assert told["device"] == DEVICE
 
 
 def test_rest_tells_the_same_of_workers(there: Factory) -> None:

@@ -20,7 +20,7 @@ from tests import by_day
 from tests.databases import new_sqlite
 from tests.docs.service import heed_signals
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def start(home: Path, port: int, *options: str, silent_s: int = 30) -> subprocess.Popen[str]:

@@ -60,7 +60,7 @@ def test_two_workers_one_killed_and_every_miss_becomes_a_hit(
     }
     key = manage(environment, "create_api_key", "test", "--scopes", "lookup").strip()
     operators = [relu(rows) for rows in (3, 5, 7)]
-    # Without compilers, whose start takes two cores half a minute and is tests/docs/'s and test_first_hit's.
+    # Without compilers, whose start takes two cores half a minute and is tests/docs/'s.
     app, logs = "tests.tuning.library_worker", tmp_path / "logs"
     with Stack(environment, workers=2, logs=logs, app=app) as stack:
         assert {process.name for process in stack.processes} == {"web", "worker0", "worker1", "courier"}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from opatlas.errors import InvalidOperator
 from opatlas.identity import Operator, canonicalise, parse_operator, to_onnx
+from tests import by_day
 from tests.opatlas.identity.examples import EXAMPLES, GRAPHS, Document, graph, step, tensor
 
 UNARY = ("Relu", "Tanh", "Exp")
@@ -60,13 +61,13 @@ def renumbered(document: Document, seed: int) -> Document:
 
 
 @given(graphs(), st.integers(0, 10**6))
-@settings(max_examples=300)
+@settings(max_examples=by_day.draws(300))
 def test_renaming_and_reordering_keep_the_key(document: Document, seed: int) -> None:
     assert parse_operator(renumbered(document, seed)) == parse_operator(document)
 
 
 @given(graphs())
-@settings(max_examples=100)
+@settings(max_examples=by_day.draws(100))
 def test_a_canonical_graph_is_its_own_canonical_form(document: Document) -> None:
     operator = parse_operator(document)
     assert parse_operator(operator.to_json()) == operator
@@ -74,7 +75,7 @@ def test_a_canonical_graph_is_its_own_canonical_form(document: Document) -> None
 
 
 @given(graphs(), graphs())
-@settings(max_examples=200)
+@settings(max_examples=by_day.draws(200))
 def test_equal_keys_mean_equal_values(one: Document, other: Document) -> None:
     """Keys agree exactly where formulas do (graphs that compute one thing twice aside: formulas cannot say
     which of the two is read)."""

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from opatlas.errors import InvalidOperator
 from opatlas.identity import canonicalise, parse_operator, to_onnx
+from tests import by_day
 from tests.opatlas.identity.examples import (
     EXAMPLES,
     GRAPHS,
@@ -298,7 +299,7 @@ def places(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.sampled_from([*EXAMPLES, *GRAPHS]), st.data())
-@settings(max_examples=200)
+@settings(max_examples=by_day.draws(200))
 def test_any_json_gives_an_operator_or_invalid_operator(document: Document, data: st.DataObject) -> None:
     changed = json.loads(json.dumps(document))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -319,7 +320,7 @@ def test_any_json_gives_an_operator_or_invalid_operator(document: Document, data
 
 
 @given(anything)
-@settings(max_examples=100)
+@settings(max_examples=by_day.draws(100))
 def test_any_json_value_at_all(document: Any) -> None:
     with pytest.raises(InvalidOperator):
         parse_operator(document)
@@ -329,7 +330,7 @@ BYTES = [to_onnx(parse_operator(document)).SerializeToString() for document in (
 
 
 @given(st.sampled_from(BYTES), st.data())
-@settings(max_examples=300)
+@settings(max_examples=by_day.draws(300))
 def test_any_bytes_give_an_operator_or_invalid_operator(serialised: bytes, data: st.DataObject) -> None:
     content = bytearray(serialised)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -14,6 +14,7 @@ from opatlas.identity import Operator  # noqa: E402
 from opatlas.load import KernelFailed, LoadError  # noqa: E402
 from opatlas.load.kernel import computes_on_device  # noqa: E402
 from opatlas.load.recipe import check_recipe  # noqa: E402
+from opatlas.load.torch import on_device as loading  # noqa: E402
 from opatlas.load.torch.on_device import DeviceTorchKernel  # noqa: E402
 from tests.opatlas.load.cases import FAMILIES  # noqa: E402
 from tests.opatlas.load.operators import Case, normal, operator_of, recipe_kernel  # noqa: E402
@@ -145,11 +146,34 @@ def test_what_is_of_no_use_on_the_device_says_so() -> None:
     assert not computes_on_device(kernel), "here the processor is the device"
 
 
+def test_sums_of_half_types_are_kept_in_float32_and_nobody_is_asked_for_it_in_a_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    products = torch.backends.cuda.matmul
+    before = products.allow_fp16_reduced_precision_reduction, products.allow_bf16_reduced_precision_reduction
+    monkeypatch.setattr(loading, "_tf32_now", None)
+    products.allow_fp16_reduced_precision_reduction = True
+    products.allow_bf16_reduced_precision_reduction = True
+    try:
+        operator, _ = operator_of(Case("Relu", [normal(6, 4)]))
+        bound = on_device(operator).bind({0: torch.randn(6, 4)})
+        bound()
+        assert not products.allow_fp16_reduced_precision_reduction
+        assert not products.allow_bf16_reduced_precision_reduction
+        assert not torch.backends.cudnn.allow_tf32
+        monkeypatch.setattr(torch.backends, "cudnn", None)
+        bound()  # asks for nothing there
+    finally:
+        products.allow_fp16_reduced_precision_reduction, products.allow_bf16_reduced_precision_reduction = (
+            before
+        )
+
+
 def test_its_clock_and_its_caches() -> None:
     operator, _ = operator_of(Case("Relu", [normal(6, 4)]))
     bound = on_device(operator).bind({0: torch.randn(6, 4)})
     assert bound.device_us(lambda: time.sleep(0.002)) >= 2000
-    bound.evict(1 << 16)
+    assert [us > 0 for us in bound.each_us(4, 1 << 16, lead_in=True)] == [True] * 4
     in_a_graph = DeviceTorchKernel(operator, check_recipe({**RECIPE, "graphs": True}, 1), device="cpu")
     with pytest.raises(LoadError, match="launches on cpu cannot be captured"):
         in_a_graph.bind({0: torch.randn(6, 4)})

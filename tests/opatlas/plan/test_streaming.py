@@ -17,6 +17,7 @@ from opatlas.plan.making import whole, with_kernels
 from opatlas.plan.plan import ByKernel, InvalidPlan, ModelPlan
 from opatlas.plan.said import said_of
 from opatlas.plan.streaming import could_pay, node_streams
+from tests import by_day
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, Kernels, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
@@ -35,7 +36,7 @@ def test_it_could_pay_where_much_lies_beside_the_longest_chain() -> None:
     assert not could_pay(ModelGraph(chain()), 6000.0)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day.first(6, range(20)))
 def test_what_crosses_streams_is_made_by_the_last_of_a_step_and_read_by_the_first(seed: int) -> None:
     graph = ModelGraph(RandomModel(seed, nodes=20, control=False).build(4))
     placed = node_streams(graph, {}, 3)

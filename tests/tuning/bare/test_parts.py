@@ -68,9 +68,14 @@ def entry(route: str, ratio: float, **more: Any) -> dict[str, Any]:
 
 
 def line(problem: str, *entries: dict[str, Any], **more: Any) -> dict[str, Any]:
-    default = entry("eager", 1.0, facts={})
-    times = {"first_s": 1.0, "best_s": 9.0, "flops": 2e9, "bytes_moved": 1e6, "floor_us": 5.0}
+    default = entry("eager", 1.0, facts={"by_the_device": {"cold_us": 8.0}})
+    times = {"first_s": 1.0, "best_s": 9.0, "flops": 2e9, "bytes_moved": 1e6}
+    times |= {"pass": "quick", "ceiling": {"us": 5.0, "by": "launch"}}
     return {"problem": problem, "entries": [default, *entries], "again": None, **times, **more}
+
+
+def by_the_device(cold_us: float, launch_bound: bool) -> dict[str, Any]:
+    return {"final": True, "by_the_device": {"cold_us": cold_us, "launch_bound": launch_bound}}
 
 
 def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
@@ -78,16 +83,25 @@ def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
     found = figures(
         [
             line("a", entry("triton", 9.0)),
-            line("a", entry("triton", 2.0, method="compiler"), again=again, max_autotune={"ratio": 1.6}),
+            line("a", entry("triton", 2.01, method="compiler")),
+            line(
+                "a",
+                entry("triton", 2.0, method="compiler", facts=by_the_device(4.0, launch_bound=True)),
+                **{"pass": "thorough"},
+                again=again,
+                max_autotune={"ratio": 1.6},
+            ),
             line(
                 "b",
                 entry("cublaslt", 0.5),
                 entry("triton", 8.0, facts={}),
                 entry("cudnn", 4.0, status="noisy"),
             ),
+            line("c", entry("cublaslt", 4.0), max_autotune={"why_not": "it does not compile"}),
             line(
                 "c",
                 entry("cublaslt", 4.0),
+                **{"pass": "thorough"},
                 again={"entry": 1, "ratio": 0.9},
                 max_autotune={"why_not": "it does not compile"},
             ),
@@ -105,7 +119,10 @@ def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
     assert (found["regressions"], found["held_on_retiming"]) == (1, 0.5)
     assert found["wins_by_method"] == {"library": 2, "compiler": 1}
     assert found["most_tflops"] == pytest.approx(2e9 / 25e-6 / 1e12)
-    assert found["of_the_roofline"] == pytest.approx(5 / 50)
+    assert found["of_the_ceiling"] == pytest.approx(5 / 50)
+    assert found["bound_by"] == {"launch": 3} and found["launch_bound"] == 1
+    assert (found["clock"], found["measured_by_the_device"]) == ("wall", 2)
+    assert found["geomean_vs_eager_by_the_device"] == pytest.approx((8 / 4 * 1) ** (1 / 2))
 
 
 def test_tests_without_time_are_left_to_the_next_slice_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +145,14 @@ def test_a_test_that_is_slow_itself_is_begun_where_it_can_end(
     module.write_text(
         "import pytest\npytestmark = pytest.mark.slow\ndef test_quick(): pass\n"
         "@pytest.mark.slow\ndef test_long(): pass\n"
+        "@pytest.fixture\ndef device_laboratory(): pass\n"
+        "@pytest.mark.parametrize('route', ['triton', 'inductor'])\n"
+        "def test_there(device_laboratory, route): pass\n"
     )
     found = slices.run_module(str(module), 100)
-    assert (found["code"], found["counts"], found["left"]) == (0, {"passed": 1}, 1)
+    assert (found["code"], found["counts"], found["left"]) == (0, {"passed": 2}, 2)
+    ended = [one["test"].partition("::")[2] for one in found["ended"]]
+    assert ended == ["test_quick", "test_there[triton]"], "Inductor's build may take three minutes"
 
 
 ABOUT_DEVICES = re.compile(
@@ -139,11 +161,14 @@ ABOUT_DEVICES = re.compile(
     r"|tests\.tuning\.measure\.simulated_device)\b",
     re.MULTILINE,
 )
-WITH_THE_SERVICE = {
+AT_HOME = {
+    "tests/tuning/bare/test_home.py",
+    "tests/tuning/bare/test_pace.py",
     "tests/tuning/bare/test_slices.py",
     "tests/tuning/measure/test_unseen.py",
 }
-"""They configure it, or have fixtures of the whole suite; none of them is of a real device."""
+"""They are of what is done at home, configure the service, or have fixtures of the whole suite; none of them
+is of a real device."""
 
 
 def test_every_module_about_devices_is_in_the_slices() -> None:
@@ -153,8 +178,8 @@ def test_every_module_about_devices_is_in_the_slices() -> None:
         if ABOUT_DEVICES.search(path.read_text())
     }
     listed = slices.modules(bundle.ROOT)
-    assert about - WITH_THE_SERVICE <= set(listed)
-    assert {"tests/gpu/test_device.py", *WITH_THE_SERVICE} <= about
+    assert about - AT_HOME <= set(listed)
+    assert {"tests/gpu/test_device.py", *AT_HOME} <= about
     assert len(listed) == len(set(listed)) and all((bundle.ROOT / one).is_file() for one in listed)
 
 
@@ -210,3 +235,57 @@ def test_a_bundle_runs_where_there_is_no_django(tmp_path: Path) -> None:
     )  # fmt: skip
     assert bench.returncode == os.EX_CONFIG
     assert "Nothing was measured: This machine has no device cuda:77" in bench.stderr
+
+
+STEPS = {
+    "1": {
+        "machine",
+        "ceilings",
+        "sandbox",
+        "driver",
+        "in place",
+        "graphs, cold caches, the fault",
+        "inductor",
+    }
+    | {f"proof of {route}" for route in ("eager", "cublas", "cublaslt", "cudnn", "triton", "cuda")},
+    "2": {"table", "thorough"},
+}
+
+
+@pytest.mark.parametrize("phase", STEPS)
+def test_an_errand_takes_every_step_whatever_fails_and_writes_how_each_ended(
+    tmp_path: Path, phase: str
+) -> None:
+    out = tmp_path / "results"
+    done = subprocess.run(
+        ["bash", "tuning/bare/errand.sh", phase, str(out)],
+        cwd=bundle.ROOT, env={**os.environ, "PYTHON": "false"}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    steps = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
+    assert {one["step"] for one in steps} == STEPS[phase] and len(steps) == len(STEPS[phase])
+    assert all(one["code"] == 1 and one["limit_s"] > 1 for one in steps if one["step"] != "machine")
+    assert all(f"== {phase} {one['step']}: code" in (out / "errand.log").read_text() for one in steps)
+    assert "phase" in done.stdout and len(list(out.iterdir())) == 2
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.alone
+def test_an_errands_table_is_rehearsed_on_the_simulated_device(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tuning.bare",
+        "bench",
+        "--rehearsed",
+        "tests.gpu.rehearsal",
+        "--most",
+        "3",
+    ]
+    command += ["--state", str(tmp_path), "--seconds", "200", "--each", "60"]
+    done = subprocess.run(command, cwd=bundle.ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert found["left"] == {"quick": 0, "thorough": 1} and found["uncovered"] == 1
+    assert sum(found["wins_by_route"].values()) == 2 and found["of_the_ceiling"] > 0

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from opatlas.identity import parse_operator
-from tests import by_day
 from tests.tuning.live import Live, look_up, measuring
 from tuning.measure import procfs
 
@@ -41,6 +40,7 @@ def whole_service(tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
         yield running
 
 
+@pytest.mark.nightly  # by day what `make run` runs, in tests/docs, and the whole service without compilers
 def test_a_miss_becomes_a_verified_hit_that_loads_and_computes(whole_service: Live, tmp_path: Path) -> None:
     import numpy as np
 
@@ -86,19 +86,45 @@ def _state(pid: int) -> str:
         return ""
 
 
-@pytest.mark.parametrize("victim", by_day.only(["worker"], ["worker", "pool child"]))
-def test_a_kill_leaves_no_candidate_running(service: Live, victim: str) -> None:
-    """SIGKILL to one process only: zygotes, sandboxes and candidates must go by themselves."""
+def at_work(service: Live) -> tuple[Any, Any, list[int]]:
+    """A worker that has begun to explore: its process, its row, and all of its processes."""
     from tuning.models import Exploration, State
 
     worker = service.start_worker(OPATLAS_LEASE_S="3")  # which the next one has to wait for
     row = service.wait_warm()
     look_up(MATMUL, RELU)
-    service.wait_for(
-        lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 120
-    )
+    work = Exploration.objects.filter(state=State.RUNNING, tries__gt=0)
+    service.wait_for(work.first, "work", 120)
     family = procfs.family(worker.pid)
     assert len(family) >= 3, "the pool child and its zygotes"
+    return worker, row, family
+
+
+def test_a_stop_ends_everything_and_gives_the_work_back_and_a_kill_leaves_nothing_running(
+    service: Live,
+) -> None:
+    """SIGKILL to one process only: zygotes, sandboxes and candidates must go by themselves."""
+    from tuning.models import Exploration, State
+
+    worker, _, family = at_work(service)
+    worker.terminate()
+    worker.wait(timeout=60)
+    assert alive(family) == []
+    assert not Exploration.objects.filter(state=State.RUNNING).exists()
+    assert not Exploration.objects.exclude(tries=0).exists()
+
+    worker, _, family = at_work(service)
+    worker.kill()
+    worker.wait()
+    service.wait_for(lambda: not alive(family), "their ends", 60)
+
+
+@pytest.mark.nightly  # by day the one above, and who goes on in tests/dashboard/run/test_whole_service.py
+@pytest.mark.parametrize("victim", ["worker", "pool child"])
+def test_after_a_kill_the_work_goes_on(service: Live, victim: str) -> None:
+    from tuning.models import Exploration
+
+    worker, row, family = at_work(service)
     if victim == "worker":
         os.kill(worker.pid, signal.SIGKILL)
         worker.wait()
@@ -117,20 +143,3 @@ def test_a_kill_leaves_no_candidate_running(service: Live, victim: str) -> None:
 def _below(pid: int, family: list[int]) -> list[int]:
     """Everything but Celery's own processes: those of the pool child."""
     return [member for member in family if member != pid]
-
-
-def test_a_stop_ends_everything_and_gives_the_work_back(service: Live) -> None:
-    from tuning.models import Exploration, State
-
-    worker = service.start_worker()
-    service.wait_warm()
-    look_up(MATMUL, RELU)
-    service.wait_for(
-        lambda: Exploration.objects.filter(state=State.RUNNING, tries__gt=0).first(), "work", 120
-    )
-    family = procfs.family(worker.pid)
-    worker.terminate()
-    worker.wait(timeout=60)
-    assert alive(family) == []
-    assert not Exploration.objects.filter(state=State.RUNNING).exists()
-    assert not Exploration.objects.exclude(tries=0).exists()

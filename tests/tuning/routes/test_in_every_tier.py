@@ -93,6 +93,7 @@ TINY = [one for one in ROUTES if one.name != "inductor"]
         for route in TINY
     ],
     indirect=["lab"],
+    scope="module",  # else each would have a laboratory of its own
 )
 def test_every_route_builds_loads_and_computes(lab: Laboratory, route: Route) -> None:
     must_work(lab, route)

@@ -18,7 +18,7 @@ from tests.tuning import fakes
 from tests.tuning.graph import making
 from tests.tuning.live import Live, kill_session, live
 
-pytestmark = [pytest.mark.alone]
+pytestmark = [pytest.mark.slow]
 
 CALLS = 2_000
 """Of one operator."""

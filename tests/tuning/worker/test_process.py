@@ -25,7 +25,7 @@ from tests import by_day
 from tests.tuning import fakes
 from tests.tuning.live import LONG_S, Live, children, kill_session, live, look_up, session_members
 
-pytestmark = [pytest.mark.alone]
+pytestmark = [pytest.mark.slow]
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def claims_overlap() -> list[tuple[Any, Any]]:
     ]
 
 
-@pytest.mark.nightly  # by day on the whole service, in tests/tuning/explore/test_first_hit.py
+@pytest.mark.nightly  # by day in tests/dashboard/run/test_whole_service.py, and with compilers in tests/docs
 def test_miss_explored_hit_on_one_machine(embedded: Live) -> None:
     embedded.start_worker()
     embedded.wait_warm()

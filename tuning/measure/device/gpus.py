@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,13 @@ class Gpu:
     def name(self) -> str:
         """``cuda:0``; a part's UUID."""
         return self.uuid if self.is_part else f"{CUDA.name}:{self.number}"
+
+    @property
+    def present(self) -> tuple[Path, ...]:
+        """Its files, and those of the driver that were made since it was found: ``nvidia-uvm`` may come when
+        CUDA first starts."""
+        later = [self.nodes[0].with_name(name) for name in _SHARED_NODES] if self.nodes else []
+        return tuple(dict.fromkeys((*self.nodes, *(node for node in later if node.exists()))))
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -139,10 +147,18 @@ def _said(path: Path) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _of_the_linker(root: Path) -> Iterator[str]:
+    """What the dynamic linker was told to look through beside its own folders."""
+    for file in (root / "etc/ld.so.conf", *sorted(root.glob("etc/ld.so.conf.d/*.conf"))):
+        with suppress(OSError):
+            lines = file.read_text(errors="replace").splitlines()
+            yield from (line.strip().lstrip("/") for line in lines if line.strip().startswith("/"))
+
+
 def _folders(root: Path) -> Sequence[Path]:
     """Where the driver's libraries lie, beside where the loader looks anyway; what the module tells."""
     asked = [Path(one) for one in os.environ.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
-    known = [root / folder for folder in _DRIVER_FOLDERS]
+    known = [root / folder for folder in (*_DRIVER_FOLDERS, *_of_the_linker(root))]
     libraries = [folder for folder in dict.fromkeys([*asked, *known]) if (folder / _DRIVER).exists()]
     module = root / _LISTED.parent
     return [*libraries, *([module] if module.is_dir() else [])]

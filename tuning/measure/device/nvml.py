@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from opatlas.errors import first_line
@@ -27,6 +28,15 @@ REASONS: Mapping[int, str] = {
 """Bits of ``nvmlDeviceGetCurrentClocksThrottleReasons``, and what people call them."""
 
 
+POLICIES: Mapping[str, str] = {
+    "NVML_PERF_POLICY_THERMAL": "hardware thermal slowdown",
+    "NVML_PERF_POLICY_POWER": "power cap",
+}
+"""Names of ``nvmlDeviceGetViolationStatus``, which counts how long each has held clocks back, and the reason
+of ``REASONS`` that it is. Its others (what a board's or a voltage's reliability allows) hold at the highest
+clocks too, and are nothing that went wrong."""
+
+
 class NoMonitor(Exception):
     """Nothing here can ask the device: one sentence."""
 
@@ -41,6 +51,8 @@ class Reading:
     slowed: tuple[str, ...]
     used_bytes: int
     total_bytes: int
+    held_back_ns: Mapping[str, int] = field(default_factory=dict)
+    """Since the driver was loaded, by what: ``POLICIES``. What happened between two looks shows in it."""
 
 
 class Monitor(Protocol):
@@ -86,7 +98,19 @@ class NvmlMonitor:
             slowed=tuple(word for bit, word in REASONS.items() if bits & bit),
             used_bytes=int(memory.used),
             total_bytes=int(memory.total),
+            held_back_ns=self._held_back_ns(),
         )
+
+    def _held_back_ns(self) -> Mapping[str, int]:
+        """Of the counters that this driver and device have."""
+        found = {}
+        for policy, reason in POLICIES.items():
+            with suppress(NoMonitor, AttributeError):
+                number = getattr(self._library, policy)
+                found[reason] = int(
+                    self._ask("nvmlDeviceGetViolationStatus", self._whole, number).violationTime
+                )
+        return found
 
     def used_by(self) -> Mapping[int, int]:
         found = self._ask("nvmlDeviceGetComputeRunningProcesses", self._handle)

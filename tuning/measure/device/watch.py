@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from opatlas.identity.place.kinds import CUDA
-from opatlas.noise import INVALID, SLOWED_BY
+from opatlas.noise import INVALID, NOISY_SHARE, SLOWED_BY
 from tuning.measure.device.gpus import Gpu
 from tuning.measure.device.nvml import Monitor, NoMonitor, Reading, open_monitor
 from tuning.measure.outcome import Status
@@ -151,25 +152,50 @@ def watched(gpu: Gpu) -> DeviceWatch:
         return DeviceWatch(gpu, why_not=str(error))
 
 
+class HostTurn(Protocol):
+    """The same turn as the host's scheduler saw it (:class:`tuning.measure.timing.quiet.Turn`)."""
+
+    started: float
+
+    def disturbance(self) -> float: ...
+
+
 @dataclass
 class DeviceTurn:
-    """One runner's turn as the device saw it; ``readings`` is where its looks are kept."""
+    """One runner's turn as the device saw it, and the host. ``readings`` is where looks are kept that are
+    taken while the device works (:meth:`look`): an idle one says nothing of its clocks."""
 
     watch: DeviceWatch
+    host: HostTurn
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._look()
+        self._seen: list[Reading] = []
+        self._before = self.watch.reading()
 
-    def disturbance(self) -> float:
-        """``INVALID`` where the device was slowed down before or after, else 0: the host's scheduler governs
-        it not."""
-        self._look()
-        return INVALID if any(slowed(reading) for reading in self.readings[-2:]) else 0.0
-
-    def _look(self) -> None:
+    def look(self) -> None:
         if (reading := self.watch.reading()) is not None:
             self.readings.append(reading)
+            self._seen.append(reading)
+
+    def disturbance(self) -> float:
+        """``INVALID`` where the device was slowed down while it worked, or counted for some of the turn that
+        it was; else what the host's scheduler says: whoever launches may be kept waiting."""
+        after, took_ns = self.watch.reading(), (time.perf_counter() - self.host.started) * 1e9
+        held = held_back_ns(self._before, after)
+        if any(map(slowed, self._seen)) or held > NOISY_SHARE * took_ns:
+            return INVALID
+        return self.host.disturbance()
+
+
+def held_back_ns(before: Reading | None, after: Reading | None) -> int:
+    """How long the device was slowed down between two looks, by what makes a round invalid."""
+    if before is None or after is None:
+        return 0
+    return max(
+        (after.held_back_ns.get(reason, 0) - before.held_back_ns.get(reason, 0) for reason in SLOWED_BY),
+        default=0,
+    )
 
 
 def slowed(reading: Reading) -> bool:
@@ -187,6 +213,8 @@ def summary(readings: Sequence[Reading]) -> dict[str, Any]:
         for reason in reading.slowed:
             counted[reason] = counted.get(reason, 0) + 1
     sm, memory = [one.sm_mhz for one in readings], [one.memory_mhz for one in readings]
+    first, last = readings[0].held_back_ns, readings[-1].held_back_ns
+    held_back = {reason: round((last[reason] - first.get(reason, 0)) / 1e6, 1) for reason in last}
     warmth = [one.temperature_c for one in readings]
     return {
         "looks": len(readings),
@@ -194,6 +222,7 @@ def summary(readings: Sequence[Reading]) -> dict[str, Any]:
         "memory_mhz": [min(memory), max(memory)],
         "temperature_c": [min(warmth), max(warmth)],
         "slowed": counted,
+        "held_back_ms": held_back,
         "used_bytes": max(one.used_bytes for one in readings),
     }
 

@@ -53,7 +53,7 @@ class Walls:
         self.readable = (*readable, *([cache] if cache else []))
         self.cache = cache
         self.gpu = gpu
-        self.nodes = gpu.nodes if gpu else ()
+        self.nodes = gpu.present if gpu else ()
         # Below /proc, which the sandbox has anew: shown again there.
         self.in_proc = [path for path in (gpu.folders if gpu else ()) if path.is_relative_to("/proc")]
         self.readable += tuple(path for path in (gpu.folders if gpu else ()) if path not in self.in_proc)

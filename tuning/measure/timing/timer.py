@@ -7,9 +7,11 @@ the threads and warm the caches (unless the setting wants them cold).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from tuning.measure.device.nvml import Reading
 from tuning.measure.device.watch import DeviceTurn, DeviceWatch
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import Child, ChildFailed
+from tuning.measure.shared_tensors import BUFFERS
 from tuning.measure.timing.quiet import Turn, wait_until_quiet
 from tuning.measure.timing.stats import per_call_us, timing
 
@@ -67,6 +70,10 @@ class Runner:
     on_device: bool = False  # its calls launch
     device: DeviceWatch | None = None  # it runs there: the device says how its turns went
     readings: list[Reading] = field(default_factory=list)
+    evict_bytes: int = (
+        0  # of its device: before each run that counts so much is written, and its clock counts
+    )
+    per_call_us: float = 0.0  # as it was calibrated, by the parent's clock
 
     def calibrate(self, *, cold: bool) -> None:
         """Find the handshake's cost and a batch size; the runs made for it warm everything up, on a device
@@ -83,20 +90,30 @@ class Runner:
             calls *= 4
             elapsed = self._least(calls)
         per_call = max(elapsed / calls, 10.0)
+        self.per_call_us = per_call / 1e3
         self.single = cold or per_call > limits.LONG_CALL_NS
         # Even, so that both buffers are used equally.
         self.calls = 1 if self.single else 2 * max(1, round(limits.BATCH_NS / per_call / 2))
         self.child.pause()
 
-    def sample(self, before: Flush | None) -> None:
-        """One turn. ``before`` makes the caches cold, where the setting says so."""
+    def sample(self, before: Flush | None, look: Callable[[], None] | None = None) -> None:
+        """One turn. ``before`` makes the caches cold, where the setting says so; ``look`` looks at the device
+        while it works, in a run that is not timed."""
         self.child.resume()
+        if self.evict_bytes:
+            if look is not None:
+                self._run(max(2, int(limits.BATCH_NS / 1e3 / self.per_call_us)), look)
+            # A packet and its answer take longer than many a kernel. What lies elsewhere than its clock looks
+            # is found out where both clocks are held against each other (``clocks``).
+            self.once_ns.append(1e3 * float(np.mean(self.each_us(self.evict_bytes, calls=1))))
+            self.child.pause()
+            return
         if before is not None:
             before(self.child)
         elif not self.single:
-            self._run(max(2, self.calls // 4))
-        elif self.lead_in:
-            self._run(1)
+            self._run(self.calls if look else max(2, self.calls // 4), look)
+        elif self.lead_in or look:
+            self._run(1, look)
         self.once_ns.append(self._run(self.calls))
         if not self.single:
             self.twice_ns.append(self._run(2 * self.calls))
@@ -105,7 +122,7 @@ class Runner:
     def turn(self) -> Turn | DeviceTurn:
         """Its turn begins."""
         if self.device is not None and self.device.monitor is not None:
-            return DeviceTurn(self.device, self.readings)
+            return DeviceTurn(self.device, Turn.start(self.child.pid), self.readings)
         return Turn.start(self.child.pid)
 
     def clocks(self) -> tuple[float, float]:
@@ -121,6 +138,26 @@ class Runner:
             raise ChildFailed(Status.CRASHED, str(answer.get("error", "has no device")))
         return float(found), elapsed_us
 
+    def each_us(self, evict_bytes: int, *, lead_in: bool = False, calls: int = 0) -> list[float]:
+        """Microseconds of runs by the device's clock, caches emptied before each: of so many on each buffer,
+        or of as many as fit into a while. Raises ChildFailed, also for what the host's clock denies."""
+        calls = calls or min(limits.MOST_EACH, max(1, int(limits.EACH_NS / 1e3 / self.per_call_us)))
+        command = {"do": "each_by_its_clock", "calls": calls, "evict_bytes": evict_bytes, "lead_in": lead_in}
+        started = time.perf_counter_ns()
+        try:
+            answer = self.child.ask(command, self.timeout_s)
+            found = answer.get("us")
+            if not _numbers(found, BUFFERS * calls):
+                raise ChildFailed(Status.CRASHED, str(answer.get("error", "has no device")))
+            elapsed_us = (time.perf_counter_ns() - started) / 1e3
+            if min(found) < 0 or sum(found) > elapsed_us:
+                said = f"its device's clock says {sum(found):.3g} us of runs that took {elapsed_us:.3g} us"
+                raise ChildFailed(Status.CHEATED, said)
+        except ChildFailed as failed:
+            failed.culprit = self
+            raise
+        return [max(one, limits.EVENT_STEP_US) for one in found]
+
     def run_again(self) -> None:
         """A batch that is not counted."""
         self.child.resume()
@@ -131,6 +168,8 @@ class Runner:
         """Microseconds per call of the chosen samples (all)."""
         rounds = range(len(self.once_ns)) if chosen is None else chosen
         once = [self.once_ns[index] for index in rounds]
+        if self.evict_bytes:
+            return [value / 1e3 for value in once]
         if self.single:
             return [max(value - self.fixed_ns, value / 2) / 1e3 for value in once]
         twice = [self.twice_ns[index] for index in rounds]
@@ -162,12 +201,23 @@ class Runner:
             return first
         return min(first, *(self._run(calls) - self.fixed_ns for _ in range(2)))
 
-    def _run(self, calls: int) -> int:
+    def _run(self, calls: int, meanwhile: Callable[[], None] | None = None) -> int:
         try:
-            return self.child.run_ns(calls, self.timeout_s)
+            if meanwhile is None:
+                return self.child.run_ns(calls, self.timeout_s)
+            return self.child.run_ns(calls, self.timeout_s, meanwhile)
         except ChildFailed as failed:
             failed.culprit = self
             raise
+
+
+def _numbers(found: Any, count: int) -> TypeGuard[list[float]]:
+    """Whether a child's answer is so many; it may be anything."""
+    return (
+        isinstance(found, list)
+        and len(found) == count
+        and all(isinstance(one, int | float) and math.isfinite(one) for one in found)
+    )
 
 
 class Track:
@@ -195,7 +245,7 @@ class Track:
         turns = [self.default, *(one for one in runners if one is not self.default)]
         for runner in turns if self.rounds % 2 == 0 else reversed(turns):
             turn = runner.turn()
-            runner.sample(self._flush)
+            runner.sample(self._flush, turn.look if isinstance(turn, DeviceTurn) else None)
             runner.noise.append(turn.disturbance())
         self.rounds += 1
         if max(runner.noise[-1] for runner in turns) > limits.NOISY_SHARE:

@@ -11,6 +11,7 @@ import pytest
 from opatlas.graph.fusion.candidates import TypedFlow, proposals
 from opatlas.graph.fusion.choosing import ChosenFusions, FusionOption, choose_fusions
 from opatlas.graph.fusion.dataflow import DataFlow
+from tests import by_day
 from tests.tuning.graph.fusion.making import random_flow, waits_in_a_circle
 
 PARTS = dict.fromkeys(range(6), 10.0)
@@ -111,7 +112,7 @@ def _best_by_force(graph: DataFlow, options: list[FusionOption], parts: dict[int
     return best
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", by_day.first(20, range(80)))
 def test_the_choice_is_the_best_that_there_is(seed: int) -> None:
     graph, options, parts = _options(seed)
     found = choose_fusions(options, parts)
@@ -127,7 +128,7 @@ def test_the_choice_is_the_best_that_there_is(seed: int) -> None:
     assert choose_fusions(options, parts) == found
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", by_day.first(20, range(80)))
 def test_beyond_the_bound_it_says_how_much_better_it_could_be(seed: int) -> None:
     graph, options, parts = _options(seed, nodes=12)
     found = choose_fusions(options, parts, most_ways=1)

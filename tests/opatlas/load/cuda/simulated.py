@@ -25,6 +25,9 @@ LEFT_OVER = np.frombuffer(mmap.mmap(-1, 1 << 12), np.uint8)
 """What fresh memory holds: what the last launch of ``relu`` wrote, in any process that was forked from one
 where this was imported."""
 CACHE_BYTES = 1 << 20
+ROOM_BYTES = 32 << 20
+"""What is so large is there to empty caches with: nothing is written there, which would take the host
+long."""
 ILLEGAL = "the device answers CUDA_ERROR_ILLEGAL_ADDRESS"
 
 
@@ -37,7 +40,7 @@ class SimulatedDriver(StagedCopies):
     """``memory_bytes`` is all that it has; ``locked_bytes`` what it has locked of the host's."""
 
     def __init__(
-        self, device: int = 0, *, arch: str = "sm_90", version: int = 13000, memory_bytes: int = 1 << 26
+        self, device: int = 0, *, arch: str = "sm_90", version: int = 13000, memory_bytes: int = 1 << 28
     ) -> None:
         super().__init__()
         self.number = device
@@ -67,7 +70,8 @@ class SimulatedDriver(StagedCopies):
             raise DeviceOutOfMemory("the device answers CUDA_ERROR_OUT_OF_MEMORY")
         address = self._next
         self._next += -(-nbytes // 256) * 256 + 4096
-        self.allocated[address] = np.resize(LEFT_OVER, nbytes).copy()
+        room = nbytes >= ROOM_BYTES
+        self.allocated[address] = np.zeros(nbytes, np.uint8) if room else np.resize(LEFT_OVER, nbytes).copy()
         self.free_bytes -= nbytes
         return address
 
@@ -101,7 +105,8 @@ class SimulatedDriver(StagedCopies):
         self.filled_bytes += nbytes
         if nbytes >= CACHE_BYTES:
             self.waiting.append(self.cached.clear)
-        self.waiting.append(lambda: self.bytes_at(address, nbytes).fill(byte))
+        if nbytes < ROOM_BYTES:
+            self.waiting.append(lambda: self.bytes_at(address, nbytes).fill(byte))
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         self._check()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from opatlas.graph.linked import NodePath
 from opatlas.graph.profile import InvalidProfile, ModelProfile, NodeProfile
+from tests import by_day
 from tuning.graph.layout.counts import (
     ControlFlow,
     branch_probabilities,
@@ -96,7 +97,7 @@ def test_nested_counts_multiply() -> None:
     assert found == {(): 1.0, (3, 0): 10.0, (3, 0, 1, 0): 2.5, (3, 0, 1, 1): 7.5}
 
 
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=by_day.draws(100), derandomize=True)
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 9), st.integers(1, 9))
 def test_a_body_is_expected_as_often_as_it_ran_in_a_run(runs: int, more: int, then: int, other: int) -> None:
     """A condition in a loop, entered once a run: whatever the counts are, factors give back what was seen."""

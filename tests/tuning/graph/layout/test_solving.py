@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from opatlas.errors import OpatlasError
 from opatlas.graph.linked import BodyPath
+from tests import by_day
 from tests.tuning.graph.layout.making import LAYOUTS, alternatives, option, random_problem
 from tuning.graph.layout import elimination, solving
 from tuning.graph.layout.costing import LayoutCosts, costs_of
@@ -30,7 +31,7 @@ from tuning.graph.layout.problem import (
 )
 from tuning.graph.layout.solving import ELIMINATION, PROGRAM, UNIFORM, solve
 
-EVERY = settings(max_examples=150, derandomize=True)
+EVERY = settings(max_examples=by_day.draws(150), derandomize=True)
 SEEDS = st.integers(0, 1_000_000)
 
 

@@ -133,6 +133,12 @@ class FakeNvml:
         if handle.startswith("handle of MIG-"):
             raise RuntimeError("Not Supported")
 
+    NVML_PERF_POLICY_THERMAL = 1
+
+    def nvmlDeviceGetViolationStatus(self, handle: str, policy: int) -> SimpleNamespace:
+        self._must_be_whole(handle)
+        return SimpleNamespace(referenceTime=1000, violationTime=20)
+
     def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
         self._must_be_whole(handle)
         return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 2619}[which]

@@ -36,6 +36,25 @@ def test_without_the_modules_files_the_device_files_say_how_many(tmp_path: Path)
     ]
 
 
+def test_a_file_that_comes_with_cudas_first_start_is_shown_too(tmp_path: Path) -> None:
+    root = lay_files(tmp_path, {"0000:17:00.0": 0})
+    (root / "dev/nvidia-uvm").unlink()
+    (found,) = gpus(root)
+    assert [node.name for node in found.present] == ["nvidia0", "nvidiactl"]
+    (root / "dev/nvidia-uvm").touch()
+    assert [node.name for node in found.present] == ["nvidia0", "nvidiactl", "nvidia-uvm"]
+
+
+def test_the_driver_is_found_where_the_linker_was_told_to_look(tmp_path: Path) -> None:
+    root = lay_files(tmp_path, {"0000:17:00.0": 0})
+    (root / "etc/ld.so.conf.d").mkdir(parents=True)
+    (root / "etc/ld.so.conf.d/driver.conf").write_text("# where it was put\n/opt/driver/lib\n")
+    (root / "opt/driver/lib").mkdir(parents=True)
+    assert root / "opt/driver/lib" not in gpus(root)[0].folders
+    (root / "opt/driver/lib/libcuda.so.1").touch()
+    assert root / "opt/driver/lib" in gpus(root)[0].folders
+
+
 def test_a_uuid_that_is_not_told_yet_names_nothing(tmp_path: Path) -> None:
     root = lay_files(tmp_path, {"0000:17:00.0": 0})
     said = root / "proc/driver/nvidia/gpus/0000:17:00.0/information"

@@ -18,7 +18,8 @@ def test_a_look_at_a_device() -> None:
     monitor = NvmlMonitor(NO_GPU, library)
     assert library.asked == ["init", NO_GPU.uuid]
     slowed = ("idle", "power cap", "hardware thermal slowdown")
-    assert monitor.read() == Reading(1980, 2619, 61, slowed, 3 << 30, 80 << 30)
+    held_back = {"hardware thermal slowdown": 20}  # this one does not know of the other
+    assert monitor.read() == Reading(1980, 2619, 61, slowed, 3 << 30, 80 << 30, held_back)
     assert monitor.used_by() == {7: 5 << 20}, "who tells nothing uses nothing that could be counted"
 
 

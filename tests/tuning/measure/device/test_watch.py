@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from tuning.measure.device.watch import (
     summary,
 )
 from tuning.measure.outcome import Status
+from tuning.measure.timing.quiet import Turn
 from tuning.measure.timing.timer import choose_rounds, too_noisy
 
 GIB = 1 << 30
@@ -96,20 +98,51 @@ def test_a_round_in_which_the_device_was_slowed_down_is_invalid(
     watch: DeviceWatch, monitor: SimulatedMonitor
 ) -> None:
     readings: list = []
-    calm = DeviceTurn(watch, readings)
-    monitor.now = replace(CALM, sm_mhz=1700, temperature_c=60, slowed=("idle", "power cap"))
+    calm = DeviceTurn(watch, host(0.0), readings)
+    warm = replace(CALM, sm_mhz=1700, temperature_c=60, slowed=("power cap",))
+    monitor.now = replace(warm, held_back_ns={"power cap": 1000000})
+    calm.look()
+    monitor.now = replace(CALM, sm_mhz=345, slowed=("idle",))
     assert calm.disturbance() == 0.0
-    hot = DeviceTurn(watch, readings)
-    monitor.now = replace(CALM, sm_mhz=900, temperature_c=88, slowed=("hardware thermal slowdown",))
+    hot = DeviceTurn(watch, host(0.0), readings)
+    hot_one = replace(CALM, sm_mhz=900, temperature_c=88, slowed=("hardware thermal slowdown",))
+    monitor.now = replace(hot_one, held_back_ns={"power cap": 3500000})
+    hot.look()
+    monitor.now = replace(CALM, sm_mhz=345, slowed=("idle",))
     assert hot.disturbance() == INVALID
     assert summary(readings) == {
-        "looks": 4,
-        "sm_mhz": [900, 1755],
+        "looks": 2,
+        "sm_mhz": [900, 1700],
         "memory_mhz": [2619, 2619],
-        "temperature_c": [54, 88],
-        "slowed": {"idle": 2, "power cap": 2, "hardware thermal slowdown": 1},
+        "temperature_c": [60, 88],
+        "slowed": {"power cap": 1, "hardware thermal slowdown": 1},
+        "held_back_ms": {"power cap": 2.5},
         "used_bytes": CALM.used_bytes,
-    }
+    }, "as it is while it works, and not before and after"
+
+
+def test_what_slowed_the_device_down_between_two_looks_has_been_counted(
+    watch: DeviceWatch, monitor: SimulatedMonitor
+) -> None:
+    monitor.now = replace(CALM, held_back_ns={"power cap": 5, "hardware thermal slowdown": 7})
+    turn = DeviceTurn(watch, host(0.0), [])
+    turn.look()
+    monitor.now = replace(CALM, held_back_ns={"power cap": 10**12, "hardware thermal slowdown": 7})
+    assert turn.disturbance() == 0.0, "who always meets its power cap runs at that speed"
+    monitor.now = replace(CALM, held_back_ns={"power cap": 10**12, "hardware thermal slowdown": 10**12})
+    assert turn.disturbance() == INVALID
+
+
+def test_a_host_that_keeps_the_launching_process_waiting_disturbs_a_devices_turn(watch: DeviceWatch) -> None:
+    assert DeviceTurn(watch, host(0.3), []).disturbance() == 0.3
+
+
+def host(disturbed: float) -> Turn:
+    class HostTurn(Turn):
+        def disturbance(self) -> float:
+            return disturbed
+
+    return HostTurn(pid=0, delay_ns=0, stolen_us=0, started=time.perf_counter())
 
 
 def test_invalid_rounds_never_count() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opatlas.identity import Setting, parse_operator
+from tests import by_day
 from tests.opatlas.identity.examples import TOKENS, graph, known, node, step, tensor, weight
 from tuning.measure.judging.check import CheckResult, Reference, compare
 from tuning.measure.judging.tolerance import Precision, reduction_length
@@ -77,7 +78,7 @@ def test_no_element_excuses_another(large: float) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=by_day.draws(60))
 def test_scaling_one_element_leaves_the_others_verdicts(data: st.DataObject) -> None:
     values = np.array(data.draw(st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=9)), np.float32)
     off = np.array(data.draw(st.lists(st.booleans(), min_size=values.size, max_size=values.size)))

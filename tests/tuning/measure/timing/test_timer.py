@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 
 from opatlas import noise
 from tuning.measure.outcome import Status
+from tuning.measure.sandbox.process import ChildFailed
 from tuning.measure.timing import timer
 from tuning.measure.timing.timer import Effort, Runner, choose_rounds, race
 
@@ -79,6 +83,53 @@ def test_batches_are_of_about_a_millisecond_and_even() -> None:
 def test_a_long_call_and_a_cold_one_are_batches_of_their_own() -> None:
     assert runner(FakeChild(20_000.0)).single
     assert runner(FakeChild(10.0), cold=True).calls == 1
+
+
+@dataclass
+class FakeDeviceChild(FakeChild):
+    """Its device's clock says ``device_us`` of each run on its two buffers."""
+
+    device_us: float = 3.0
+
+    def ask(self, command: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        self.log.append(f"{self.name} {command['do']} {command['evict_bytes']}")
+        waited = time.perf_counter_ns() + 50_000
+        while time.perf_counter_ns() < waited:
+            pass
+        return {"us": [self.device_us] * 2 * command["calls"]}
+
+
+def test_a_cold_call_on_a_device_is_timed_by_its_own_clock() -> None:
+    child = FakeDeviceChild(40.0, fixed_us=25.0, noise=0.0)
+    made = runner(child, cold=True)
+    made.evict_bytes = 1 << 20
+    made.sample(None)
+    assert made.times_us() == [3.0], "no packet's time is among it"
+    assert child.log == ["child go", f"child each_by_its_clock {1 << 20}", "child stop"]
+    child.device_us = 1e6
+    with pytest.raises(ChildFailed, match=r"clock says 2e\+06 us of runs that took") as failed:
+        made.sample(None)
+    assert failed.value.status is Status.CHEATED and failed.value.culprit is made
+    child.device_us = float("nan")
+    with pytest.raises(ChildFailed, match="has no device"):
+        made.sample(None)
+
+
+def test_a_device_is_looked_at_while_it_works_and_not_while_it_is_timed() -> None:
+    child = FakeChild(50.0)
+    made = runner(child)
+    looks: list[int] = []
+    plain = child.run_ns
+
+    def run_ns(calls: int, timeout_s: float, meanwhile: Callable[[], None] | None = None) -> int:
+        if meanwhile is not None:
+            assert not made.once_ns
+            meanwhile()
+        return plain(calls, timeout_s)
+
+    child.run_ns = run_ns  # type: ignore[method-assign,assignment]
+    made.sample(None, lambda: looks.append(len(child.log)))
+    assert looks == [1] and len(made.once_ns) == 1
 
 
 def test_three_times_slower_stops_after_three_rounds() -> None:

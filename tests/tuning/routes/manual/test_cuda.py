@@ -224,6 +224,9 @@ def test_cudas_headers_are_found_where_they_lie(tmp_path: Path, monkeypatch: pyt
     assert cuda_headers.include_folders() == [packages / "include", of_nvcc / "include"]
     assert cuda_headers.toolkit() is None
     (packages / "include/cuda_runtime_api.h").touch()
+    assert cuda_headers.toolkit() is None, "what it includes is in a package of its own"
+    (packages / "include/crt").mkdir()
+    (packages / "include/crt/host_defines.h").touch()
     assert cuda_headers.toolkit() == packages
     (of_nvcc / "include/nv/target").unlink()
     assert cuda_headers.include_folders() == []

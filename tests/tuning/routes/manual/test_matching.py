@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opatlas.identity import parse_operator
+from tests import by_day
 from tuning.routes.manual.matching import InvalidPattern, parse_pattern
 
 
@@ -117,7 +118,7 @@ _json = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=by_day.draws(150))
 @given(_json)
 def test_whatever_is_given_is_read_or_refused(document: Any) -> None:
     try:
@@ -128,7 +129,7 @@ def test_whatever_is_given_is_read_or_refused(document: Any) -> None:
         assert isinstance(pattern.refuses(CONV), str)
 
 
-@settings(max_examples=100)
+@settings(max_examples=by_day.draws(100))
 @given(
     size=st.integers(1, 200),
     low=st.integers(0, 200),

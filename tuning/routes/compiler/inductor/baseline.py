@@ -13,7 +13,8 @@ from tuning.routes.library.recipes import Recipe, RecipeRoute
 
 
 class TorchCompile(RecipeRoute):
-    """``torch.compile(module, mode="max-autotune")``, weights as buffers, compiled before it is timed.
+    """``torch.compile(module, mode="max-autotune")``, weights as buffers, compiled before it is timed; on a
+    device without graphs, as eager is timed beside it, or with ours, where the setting has them.
 
     A laboratory that is warmed with it (``Laboratory.warm((TorchCompile(),))``) compiles an operator in a few
     seconds in the child that measures it; one that is not needs some 15 s for each.
@@ -39,8 +40,12 @@ class TorchCompile(RecipeRoute):
         self, operator: Operator, target: Target, setting: Setting, budget: Budget
     ) -> Iterator[Candidate]:
         for candidate in super().candidates(operator, target, setting, budget):
-            more = {} if target.kind == "cpu" else {"device": target.kind, "tf32": setting.tf32}
-            yield replace(candidate, parameters={**candidate.parameters, **more})
+            if target.kind != "cpu":
+                # Its own graphs keep all results in one place: two bindings would have each other's.
+                there = {"mode": "max-autotune-no-cudagraphs", "device": target.kind}
+                there |= {"tf32": setting.tf32, "graphs": setting.graphs}
+                candidate = replace(candidate, parameters={**candidate.parameters, **there})
+            yield candidate
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
         call: Recipe = {"library": "torch", "call": "compile"}

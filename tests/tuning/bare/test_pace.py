@@ -1,0 +1,229 @@
+"""How many problems a slice yields: the real passes over a laboratory that only takes time, by a clock of its
+own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opatlas.evidence import Evidence
+from opatlas.identity import Operator, Setting, Target, parse_operator
+from opatlas.load import Manifest
+from tests.catalog.making import GPU
+from tests.tuning.measure.simulated_device import SimulatedRoute
+from tuning.bare import slices
+from tuning.bare.lines import Lines
+from tuning.bare.measuring import PASSES, QUICK, THOROUGH, ProblemTools
+from tuning.bare.problems import Problem
+from tuning.measure.laboratory import Limits
+from tuning.measure.outcome import LineUp, Outcome, Status
+from tuning.routes.base import Budget, BuiltArtifact, Candidate, Route
+
+SET_UP_S, EACH_CHECK_S, RACE_S = 2.5, 0.25, 2.0
+"""Of the rehearsal: an operator set up, references included; one more candidate started and checked; a race
+of all."""
+TAKES_S = {"cuda": 0.5, "triton": 1.5, "inductor": 60.0}
+"""A build: as the desk check measured them on the machines' software; Inductor's is what its first kernel
+takes."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    yield now
+
+
+class SlowBench:
+    def __init__(self, laboratory: SlowLaboratory, default: Outcome) -> None:
+        self.laboratory, self.default = laboratory, default
+
+    def heat(self, artifacts: Sequence[BuiltArtifact]) -> list[Outcome]:
+        self.laboratory.take(RACE_S + EACH_CHECK_S * len(artifacts))
+        return [timed(2.0) for _ in artifacts]
+
+    def measure(self, artifact: BuiltArtifact) -> Outcome:
+        self.laboratory.take(2 * RACE_S)
+        return timed(2.0)
+
+    def line_up(
+        self, artifacts: Sequence[BuiltArtifact], limits: Limits | None = None, sittings: int = 1
+    ) -> LineUp:
+        self.laboratory.take(sittings * (RACE_S + EACH_CHECK_S * len(artifacts)))
+        return LineUp(tuple(timed(1.5) for _ in artifacts))
+
+
+def timed(ratio: float) -> Outcome:
+    evidence = Evidence(100 / ratio, 1.0, 100.0, ratio, ratio * 0.98, ratio * 1.02)
+    return Outcome(Status.OK, timing=evidence)
+
+
+class SlowLaboratory:
+    """What a bench asks of one; nothing is built or run, only time passes."""
+
+    device = None
+    target = GPU
+
+    def __init__(self, home: Path, now: list[float]) -> None:
+        self.home, self.now = home, now
+        self.built: list[str] = []
+        self.broken: set[str] = set()
+
+    def take(self, seconds: float) -> None:
+        self.now[0] += seconds
+
+    def times_on_device(self, route: Route) -> bool:
+        return route.zygote == "inductor"
+
+    def build(
+        self, route: Route, operator: Operator, setting: Setting, candidate: Candidate, folder: Path
+    ) -> BuiltArtifact:
+        return BuiltArtifact(Manifest("recipe", route.name, operator.to_json(), setting.to_json()), folder)
+
+    def build_all(
+        self,
+        operator: Operator,
+        setting: Setting,
+        jobs: Sequence[tuple[Route, Candidate, Path]],
+        limits: Limits,
+    ) -> list[BuiltArtifact | Outcome]:
+        """One after the other, ended where their limits are."""
+        made: list[BuiltArtifact | Outcome] = []
+        for route, candidate, folder in jobs:
+            left_s = limits.ends - self.now[0]
+            if left_s < TAKES_S.get(route.name, 0.0):
+                self.take(max(0.0, left_s) if left_s > 15 else 0.0)
+                made.append(Outcome(Status.TIMED_OUT, "took longer than it may"))
+                continue
+            self.take(TAKES_S.get(route.name, 0.0))
+            if not route.builds_in_process:
+                self.built.append(route.name)
+            made.append(self.build(route, operator, setting, candidate, folder))
+        return made
+
+    @contextmanager
+    def bench(self, operator: Operator, setting: Setting, default: BuiltArtifact) -> Iterator[SlowBench]:
+        if str(operator.inputs[0].shape) in self.broken:
+            raise RuntimeError("the device fell off the bus")
+        self.take(SET_UP_S)
+        yield SlowBench(self, timed(1.0))
+
+
+class Several(SimulatedRoute):
+    def candidates(
+        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+    ) -> Iterator[Candidate]:
+        for number in range(1 if self.name == "cuda" else budget.candidates):
+            yield Candidate(self.name, {"number": number}, str(number))
+
+
+class AllPrebuilt:
+    """As a bundle has it."""
+
+    def get(self, route: Route, operator: Operator, *about: Any) -> BuiltArtifact | None:
+        if route.name not in ("cuda", "triton"):
+            return None
+        manifest = Manifest("recipe", route.name, operator.to_json(), Setting().to_json())
+        return BuiltArtifact(manifest, about[-1])
+
+
+EAGER = SimulatedRoute("eager")
+ROUTES: tuple[Route, ...] = (
+    EAGER,
+    *(Several(name) for name in ("cublas", "cublaslt", "cudnn")),
+    Several("triton", builds_in_process=False),
+    Several("cuda", builds_in_process=False),
+    Several("inductor", builds_in_process=False, zygote="inductor"),
+)
+WANTED = [
+    Problem(
+        "made",
+        "float32",
+        number,
+        parse_operator({"op": "Relu", "inputs": [{"shape": [4, 8 + number], "dtype": "float32"}]}),
+    )
+    for number in range(100)
+]
+
+
+def tools(laboratory: SlowLaboratory, prebuilt: Any = None) -> ProblemTools:
+    def default(operator: Operator, target: Target, setting: Setting) -> tuple[Route, Candidate]:
+        return EAGER, next(EAGER.candidates(operator, target, setting, Budget(1.0)))
+
+    baseline = SimulatedRoute("torch_compile", method="compiler")
+    return ProblemTools(laboratory, ROUTES, default, baseline=baseline, prebuilt=prebuilt)  # type: ignore[arg-type]
+
+
+def lines(state: Path, passing: str) -> list[dict[str, Any]]:
+    return [line for line in Lines(state, "measured") if line["pass"] == passing]
+
+
+def test_a_slice_has_a_line_of_at_least_forty_problems(tmp_path: Path, clock: list[float]) -> None:
+    laboratory, began = SlowLaboratory(tmp_path, clock), clock[0]
+    found = slices.bench(tools(laboratory, AllPrebuilt()), WANTED, tmp_path / "state", 460)
+    quick = lines(tmp_path / "state", "quick")
+    assert len(quick) >= 40 and not any("uncovered" in line for line in quick)
+    assert found["left"]["quick"] == len(WANTED) - len(quick)
+    tried = {entry["route"] for line in quick for entry in line["entries"]}
+    assert tried == {"eager", "cublas", "cublaslt", "cudnn", "triton", "cuda"}
+    assert clock[0] - began <= 460 + QUICK.problem_s
+    assert not laboratory.built, "nothing is built on the device's time"
+
+
+def test_what_was_not_built_before_is_built_within_each_problems_share(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    laboratory = SlowLaboratory(tmp_path, clock)
+    slices.bench(tools(laboratory), WANTED, tmp_path / "state", 460)
+    quick = lines(tmp_path / "state", "quick")
+    assert len(quick) >= 20, "fewer, and each with what there was time for"
+    assert all(any(entry["route"] == "cublaslt" for entry in line["entries"]) for line in quick)
+
+
+def test_inductors_builds_come_after_all_else_and_end_with_their_share(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    laboratory, began = SlowLaboratory(tmp_path, clock), clock[0]
+    few = WANTED[:3]
+    found = slices.bench(tools(laboratory, AllPrebuilt()), few, tmp_path / "state", 900)
+    assert laboratory.built[0] == "inductor" and found["left"] == {"quick": 0, "thorough": 0}
+    passes = [line["pass"] for line in Lines(tmp_path / "state", "measured")]
+    assert passes == ["quick"] * 3 + ["thorough"] * 3
+    thorough = lines(tmp_path / "state", "thorough")
+    assert all("ratio" in line["max_autotune"] and line["again"]["ratio"] == 1.5 for line in thorough)
+    assert {entry["route"] for line in thorough for entry in line["entries"]} >= {"eager", "inductor"}
+    assert clock[0] - began <= 900
+    late = slices.bench(tools(laboratory, AllPrebuilt()), WANTED[3:4], tmp_path / "late", 70)
+    assert late["left"] == {"quick": 0, "thorough": 0}, "skipped is the build, not the problem"
+    (line,) = lines(tmp_path / "late", "thorough")
+    ends = [entry["status"] for entry in line["entries"] if entry["route"] == "inductor"]
+    assert ends and set(ends) == {"timed_out"}
+
+
+def test_a_problem_that_fails_has_a_line_and_the_next_one_its_turn(
+    tmp_path: Path, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    laboratory = SlowLaboratory(tmp_path, clock)
+    laboratory.broken = {"(4, 9)"}
+    found = slices.bench(tools(laboratory, AllPrebuilt()), WANTED[:4], tmp_path / "state", 60)
+    quick = lines(tmp_path / "state", "quick")
+    assert [("uncovered" in line) for line in quick] == [False, True, False, False]
+    assert "measuring it failed: RuntimeError: the device fell off the bus" in quick[1]["uncovered"]
+    assert found["uncovered"] == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_slice_goes_on_where_the_last_one_stopped(tmp_path: Path, clock: list[float]) -> None:
+    bound = tools(SlowLaboratory(tmp_path, clock), AllPrebuilt())
+    first = slices.bench(bound, WANTED[:6], tmp_path, 30, passes=(QUICK,))
+    assert 0 < first["left"]["quick"] < 6
+    second = slices.bench(bound, WANTED[:6], tmp_path, 90, passes=(QUICK,))
+    assert second["left"]["quick"] == 0
+    numbers = [line["problem"] for line in lines(tmp_path, "quick")]
+    assert numbers == [problem.name for problem in WANTED[:6]]
+    assert tuple(PASSES.values()) == (QUICK, THOROUGH)
