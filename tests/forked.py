@@ -46,17 +46,16 @@ signal."""
 @dataclass(frozen=True)
 class Part:
     name: str
-    how: str
     most: int  # processes beside each other; 0: as many as there are
     marks: tuple[str, ...] = ()  # a test belongs to the first part one of whose marks it has
 
 
 PARTS = (
-    Part("timing", "one after the other", 1, ("timing",)),
-    Part("workers", "what measures, two at a time", 2, ("alone",)),
-    Part("parallel", "in parallel", 0),
+    Part("timing", 1, ("timing",)),
+    Part("workers", 2, ("alone",)),
+    Part("parallel", 0),
 )
-"""Run from the last to the first."""
+"""Run from the last to the first. What measures has a core for each process that does."""
 
 
 def part_of(item: pytest.Item) -> Part:
@@ -113,7 +112,7 @@ class Forked:
         names = {index: session.items[index].nodeid for index in failed}
         self.line(f"=== Asked again, alone: {', '.join(names.values())} ===")
         for _ in range(2):
-            self.run_all(session, {Part("again", "alone", 1): deque([index] for index in failed)})
+            self.run_all(session, {Part("again", 1): deque([index] for index in failed)})
         for index, said in self.failed.items():
             self.line(f"=== {names[index]} failed again ===\n{said}")
         steady = [names[index] for index in failed if index not in self.failed]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import unsteady
+from tests import conftest, unsteady
 
 ROOT = Path(__file__).resolve().parents[1]
 KILLERS = """
@@ -205,3 +205,7 @@ def test_few_are_listed_as_unsteady_and_each_with_its_cause() -> None:
         ]
         assert name in functions
         assert isinstance(test["date"], datetime.date) and len(test["cause"]) > 20
+
+
+def test_those_that_begin_are_there() -> None:
+    assert [name for name in conftest.TAKE_S if not (ROOT / "tests" / name).exists()] == []
