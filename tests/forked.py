@@ -36,6 +36,8 @@ GROUP = pytest.StashKey[str]()
 share."""
 MOST_AGAIN = 3
 """Failures that may be the machine's; more of them are the code's."""
+PORT_SETS = 16
+"""More than there are processes beside each other; each draws its servers' ports from one set."""
 END_S = 20.0
 """That a process has for what it set up, after it was told to end."""
 OVERDUE_S = 60.0
@@ -168,7 +170,7 @@ class Forked:
                 one.channel.close()
                 os.close(one.ended)
             ours.close()
-            Worker(session, theirs, f"gw{self.number}", self.one_core).run(unit)
+            Worker(session, theirs, self.number, self.one_core).run(unit)
         theirs.close()
         self.took.setdefault(part.name, [time.monotonic(), 0.0])
         return Process(pid, os.pidfd_open(pid), ours, part, share, [unit])
@@ -261,9 +263,9 @@ class Forked:
 class Worker:
     """What a forked process does; it never returns to what its parent did."""
 
-    def __init__(self, session: pytest.Session, channel: Connection, name: str, one_core: OneCore) -> None:
-        self.session, self.channel, self.name = session, channel, name
-        self.one_core = one_core
+    def __init__(self, session: pytest.Session, channel: Connection, number: int, one_core: OneCore) -> None:
+        self.session, self.channel, self.number = session, channel, number
+        self.name, self.one_core = f"gw{number}", one_core
         self.config = session.config
         self.hears_warnings = False
 
@@ -315,6 +317,10 @@ class Worker:
         if (folders := getattr(config, "_tmp_path_factory", None)) is not None:
             folders._given_basetemp, folders._basetemp = folders.getbasetemp() / self.name, None
         self.one_core.end()
+        if stack := sys.modules.get(
+            "dashboard.run.stack"
+        ):  # a free port is soon another's
+            stack._PORTS = stack._PORTS[self.number % PORT_SETS :: PORT_SETS]
         if "dashboard.settings_test" in sys.modules:
             at_a_home_of_its_own(self.name)
         if times := plugins.getplugin("times"):

@@ -101,6 +101,17 @@ def test_on_all_cores():
     assert torch.get_num_threads() == THREADS
     assert torch.ones(1 << 20).exp().sum() == LARGE
 """
+PORTS = """
+import os
+from pathlib import Path
+import pytest
+from dashboard.run.stack import free_port
+
+@pytest.mark.parametrize("number", range(4))
+def test_ports(number):
+    with Path(__file__).with_name("ports").open("a") as file:
+        file.writelines(f"{os.getpid()} {free_port()}\\n" for _ in range(400))
+"""
 CONFTEST = """
 import pytest
 from tests.forked import GROUP
@@ -167,6 +178,17 @@ def test_parts_come_one_after_the_other_and_groups_stay_together(tmp_path: Path)
     assert most_beside("timing") == 1
     assert most_beside("workers") <= 2
     assert min(began for name, _, began, _ in spans if "timing" in name) == sorted(s[2] for s in spans)[-2]
+
+
+def test_no_two_processes_draw_the_same_port(tmp_path: Path) -> None:
+    done = run(tmp_path, PORTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    drawn: dict[str, set[str]] = {}
+    for line in (tmp_path / "ports").read_text().splitlines():
+        pid, port = line.split()
+        drawn.setdefault(pid, set()).add(port)
+    one, other = drawn.values()
+    assert not one & other
 
 
 def test_who_passes_only_alone_is_named_and_fails_the_run_where_that_is_known(tmp_path: Path) -> None:
