@@ -22,6 +22,20 @@ from tests.forked import GROUP
 from tests.services import NOT_TESTED, PrivatePostgres, PrivateRedis, or_skip
 from tests.times import Times
 
+SLOW_S = 10
+TAKE_S = {
+    "dashboard/browser/test_charts.py": 90,  # with all others that share its browser
+    "dashboard/browser/test_every_page.py": 50,
+    "hostile/cheats/test_cheats.py": 60,
+    "docs/test_blocks.py": 50,
+    "compatibility/test_upgrade.py": 40,
+    "dashboard/run/test_whole_service.py": 30,
+    "dashboard/browser/test_first_minutes.py": 25,
+    "tuning/worker/test_device_worker.py": 25,
+}
+"""Seconds, about, of a file's slow tests that one process runs in a row, where they are many more than others
+take."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     os.umask(0o077)  # as the service's own processes run
@@ -55,13 +69,18 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share what is set up once, a laboratory, a browser, compiled kernels, form a group: one
-    process has them all. Slow ones begin, so that quick ones fill both ends."""
+    process has them all. Slow ones begin, the slowest first, so that no process has a long one alone at the
+    end of a part."""
     groups = {item: group for item in items if (group := _group(item))}
     for item, group in groups.items():
         item.stash[GROUP] = group
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    early = {groups.get(item, item) for item in slow}
-    items.sort(key=lambda item: groups.get(item, item) not in early)
+    takes_s = dict[object, int]()
+    for item in items:
+        if item.get_closest_marker("slow"):
+            unit = groups.get(item, item)
+            file = item.nodeid.partition("::")[0].removeprefix("tests/")
+            takes_s[unit] = max(takes_s.get(unit, SLOW_S), TAKE_S.get(file, SLOW_S))
+    items.sort(key=lambda item: -takes_s.get(groups.get(item, item), 0))
 
 
 def _group(item: pytest.Item) -> str:

@@ -36,6 +36,8 @@ GROUP = pytest.StashKey[str]()
 share."""
 MOST_AGAIN = 3
 """Failures that may be the machine's; more of them are the code's."""
+PORT_SETS = 16
+"""More than there are processes beside each other; each draws its servers' ports from one set."""
 END_S = 20.0
 """That a process has for what it set up, after it was told to end."""
 OVERDUE_S = 60.0
@@ -46,17 +48,16 @@ signal."""
 @dataclass(frozen=True)
 class Part:
     name: str
-    how: str
     most: int  # processes beside each other; 0: as many as there are
     marks: tuple[str, ...] = ()  # a test belongs to the first part one of whose marks it has
 
 
 PARTS = (
-    Part("timing", "one after the other", 1, ("timing",)),
-    Part("workers", "what measures, two at a time", 2, ("alone",)),
-    Part("parallel", "in parallel", 0),
+    Part("timing", 1, ("timing",)),
+    Part("workers", 2, ("alone",)),
+    Part("parallel", 0),
 )
-"""Run from the last to the first."""
+"""Run from the last to the first. What measures has a core for each process that does."""
 
 
 def part_of(item: pytest.Item) -> Part:
@@ -113,7 +114,7 @@ class Forked:
         names = {index: session.items[index].nodeid for index in failed}
         self.line(f"=== Asked again, alone: {', '.join(names.values())} ===")
         for _ in range(2):
-            self.run_all(session, {Part("again", "alone", 1): deque([index] for index in failed)})
+            self.run_all(session, {Part("again", 1): deque([index] for index in failed)})
         for index, said in self.failed.items():
             self.line(f"=== {names[index]} failed again ===\n{said}")
         steady = [names[index] for index in failed if index not in self.failed]
@@ -169,7 +170,7 @@ class Forked:
                 one.channel.close()
                 os.close(one.ended)
             ours.close()
-            Worker(session, theirs, f"gw{self.number}", self.one_core).run(unit)
+            Worker(session, theirs, self.number, self.one_core).run(unit)
         theirs.close()
         self.took.setdefault(part.name, [time.monotonic(), 0.0])
         return Process(pid, os.pidfd_open(pid), ours, part, share, [unit])
@@ -262,9 +263,9 @@ class Forked:
 class Worker:
     """What a forked process does; it never returns to what its parent did."""
 
-    def __init__(self, session: pytest.Session, channel: Connection, name: str, one_core: OneCore) -> None:
-        self.session, self.channel, self.name = session, channel, name
-        self.one_core = one_core
+    def __init__(self, session: pytest.Session, channel: Connection, number: int, one_core: OneCore) -> None:
+        self.session, self.channel, self.number = session, channel, number
+        self.name, self.one_core = f"gw{number}", one_core
         self.config = session.config
         self.hears_warnings = False
 
@@ -316,6 +317,10 @@ class Worker:
         if (folders := getattr(config, "_tmp_path_factory", None)) is not None:
             folders._given_basetemp, folders._basetemp = folders.getbasetemp() / self.name, None
         self.one_core.end()
+        if stack := sys.modules.get(
+            "dashboard.run.stack"
+        ):  # a free port is soon another's
+            stack._PORTS = stack._PORTS[self.number % PORT_SETS :: PORT_SETS]
         if "dashboard.settings_test" in sys.modules:
             at_a_home_of_its_own(self.name)
         if times := plugins.getplugin("times"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import unsteady
+from tests import conftest, unsteady
 
 ROOT = Path(__file__).resolve().parents[1]
 KILLERS = """
@@ -101,6 +101,17 @@ def test_on_all_cores():
     assert torch.get_num_threads() == THREADS
     assert torch.ones(1 << 20).exp().sum() == LARGE
 """
+PORTS = """
+import os
+from pathlib import Path
+import pytest
+from dashboard.run.stack import free_port
+
+@pytest.mark.parametrize("number", range(4))
+def test_ports(number):
+    with Path(__file__).with_name("ports").open("a") as file:
+        file.writelines(f"{os.getpid()} {free_port()}\\n" for _ in range(400))
+"""
 CONFTEST = """
 import pytest
 from tests.forked import GROUP
@@ -169,6 +180,17 @@ def test_parts_come_one_after_the_other_and_groups_stay_together(tmp_path: Path)
     assert min(began for name, _, began, _ in spans if "timing" in name) == sorted(s[2] for s in spans)[-2]
 
 
+def test_no_two_processes_draw_the_same_port(tmp_path: Path) -> None:
+    done = run(tmp_path, PORTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    drawn: dict[str, set[str]] = {}
+    for line in (tmp_path / "ports").read_text().splitlines():
+        pid, port = line.split()
+        drawn.setdefault(pid, set()).add(port)
+    one, other = drawn.values()
+    assert not one & other
+
+
 def test_who_passes_only_alone_is_named_and_fails_the_run_where_that_is_known(tmp_path: Path) -> None:
     listed = tmp_path / "unsteady.toml"
     listed.touch()
@@ -205,3 +227,7 @@ def test_few_are_listed_as_unsteady_and_each_with_its_cause() -> None:
         ]
         assert name in functions
         assert isinstance(test["date"], datetime.date) and len(test["cause"]) > 20
+
+
+def test_those_that_begin_are_there() -> None:
+    assert [name for name in conftest.TAKE_S if not (ROOT / "tests" / name).exists()] == []
