@@ -31,7 +31,7 @@ LISTS = [*NAMED.values(), *(ROOT / f"tests/data/{name}_calls.json" for name in (
 """What lies here of the open logs."""
 
 
-@pytest.mark.parametrize("every", by_day.only([12], [1, 12]))
+@pytest.mark.parametrize("every", by_day.only([5], [1, 5]))
 def test_logs_by_eight_processes_at_once_are_what_the_service_says(
     live_server, make_key, tmp_path, publish_all, every
 ):
