@@ -63,8 +63,8 @@ def test_a_neighbours_contest_starts_from_what_a_real_search_stored(
     folder.mkdir()
     seed(first, ROUTE, folder)
     kept = 0
-    for _slice in range(8):  # one, but for a slow machine
-        found = laboratory.tune(ROUTE, first.operator, first.setting, folder, 1.5)
+    for _slice in range(4):  # one, but for a slow machine
+        found = laboratory.tune(ROUTE, first.operator, first.setting, folder, 3.0)
         assert isinstance(found, list), found
         if kept := keep_records(first, ROUTE, list(ROUTE.learnt(folder))):
             break

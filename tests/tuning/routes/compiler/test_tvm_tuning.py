@@ -29,7 +29,7 @@ def slices_until_tried(operator: Operator, work: Path) -> tuple[list[Candidate],
     machine."""
     before = _state(work, "search").get("trials", 0)
     for count in range(1, 10):
-        found = list(ROUTE.tune(operator, TARGET, SETTING, work, 1.0))
+        found = list(ROUTE.tune(operator, TARGET, SETTING, work, 2.0))
         if found and _state(work, "search").get("trials", 0) > before:
             return found, count
     raise AssertionError("nothing was tried")
