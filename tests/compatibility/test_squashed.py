@@ -41,6 +41,13 @@ def by_the_replaced(url: str, *names: str) -> None:
     subprocess.run(command, env=environment, cwd=ROOT, check=True)
 
 
+def sorted_columns(text: str) -> str:
+    """A trigger's columns are those of its table, in the order in which that came to them."""
+    return re.sub(
+        "(UPDATE OF )(.*?)( ON )", lambda of: of[1] + ", ".join(sorted(of[2].split(", "))) + of[3], text
+    )
+
+
 def of_sqlite(url: str) -> set[str]:
     """All that there is, by its text; a table's columns and constraints without their order."""
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
@@ -49,7 +56,11 @@ def of_sqlite(url: str) -> set[str]:
     made = set(map(str, applied))
     for text in texts:
         head, _, body = text.partition("(")
-        made |= {head + part for part in parts(body)} if text.startswith("CREATE TABLE") else {text}
+        made |= (
+            {head + part for part in parts(body)}
+            if text.startswith("CREATE TABLE")
+            else {sorted_columns(text)}
+        )
     return made
 
 
@@ -67,7 +78,7 @@ def of_postgres(server: PrivatePostgres, url: str) -> set[str]:
     """Statements of its dump, a table's columns without their order; and which migrations it has."""
     command = [str(server.programs / "pg_dump"), "--no-owner", "--schema-only", url]
     dump = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    dump = re.sub(r"^(--|\\).*\n", "", dump, flags=re.MULTILINE)
+    dump = sorted_columns(re.sub(r"^(--|\\).*\n", "", dump, flags=re.MULTILINE))
     made = set[str]()
     for statement in dump.split(";\n\n"):
         lines = [line.strip().rstrip(",") for line in statement.strip().splitlines()]
@@ -103,10 +114,9 @@ def test_on_sqlite(tmp_path: Path, far: tuple[str, ...]) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.services
-@pytest.mark.parametrize("far", [(), HALFWAY], ids=["whole", "halfway"])
-def test_on_postgres(private_postgres: PrivatePostgres, far: tuple[str, ...]) -> None:
+def test_on_postgres(private_postgres: PrivatePostgres) -> None:
     old, new = private_postgres.new_database(), private_postgres.new_database()
-    by_the_replaced(old, *far)
+    by_the_replaced(old, *HALFWAY)
     migrate(old)
     migrate(new)
     assert of_postgres(private_postgres, old) == of_postgres(private_postgres, new)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from opatlas.identity import detect_target
+from tests import by_day
 from tests.configuring import configured
 from tests.tuning.measure.conftest import TESTS
 from tests.tuning.routes.broken import NoFolder, Wrong
@@ -77,25 +78,19 @@ def must_work(lab: Laboratory, route: Route) -> None:
         assert prove(lab, route) == ""
 
 
-TINY = [one for one in ROUTES if one.name != "inductor"]
+QUICK = [one for one in ROUTES if one.name in ("eager", "cpp")]
+OTHERS = [one for one in ROUTES if one not in QUICK and one.name != "inductor"]
 
 
-@pytest.mark.parametrize(
-    ("lab", "route"),
-    [
-        pytest.param(
-            tier,
-            route,
-            id=f"{tier}-{route.name}",
-            marks=[pytest.mark.nightly] * (tier != "T2" and route.name not in ("eager", "cpp")),
-        )
-        for tier in MISSING
-        for route in TINY
-    ],
-    indirect=["lab"],
-    scope="module",  # else each would have a laboratory of its own
-)
-def test_every_route_builds_loads_and_computes(lab: Laboratory, route: Route) -> None:
+# A tier's laboratory is shared where the routes are parameters apart from it.
+@pytest.mark.parametrize("route", QUICK, ids=lambda one: one.name)
+def test_two_routes_build_load_and_compute(lab: Laboratory, route: Route) -> None:
+    must_work(lab, route)
+
+
+@pytest.mark.parametrize("lab", by_day.only(["T2"], MISSING), indirect=True)
+@pytest.mark.parametrize("route", OTHERS, ids=lambda one: one.name)
+def test_so_does_every_other(lab: Laboratory, route: Route) -> None:
     must_work(lab, route)
 
 
