@@ -44,9 +44,7 @@ class Limits:
     run_s: float = 20.0  # checking and timing together
     memory_bytes: int = 4 << 30
     disk_bytes: int = 512 << 20
-    ends: float = (
-        math.inf
-    )  # by the monotonic clock: no build runs beyond it, and none is begun just before it
+    ends: float = math.inf  # by the monotonic clock: no build runs beyond it, or is begun just before it
 
     @property
     def bounds(self) -> Bounds:

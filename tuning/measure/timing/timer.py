@@ -70,9 +70,7 @@ class Runner:
     on_device: bool = False  # its calls launch
     device: DeviceWatch | None = None  # it runs there: the device says how its turns went
     readings: list[Reading] = field(default_factory=list)
-    evict_bytes: int = (
-        0  # of its device: before each run that counts so much is written, and its clock counts
-    )
+    evict_bytes: int = 0  # on its device, written before each run that counts; its own clock counts then
     per_call_us: float = 0.0  # as it was calibrated, by the parent's clock
 
     def calibrate(self, *, cold: bool) -> None:
