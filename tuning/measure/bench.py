@@ -129,7 +129,7 @@ class LiveBench(Bench):
         self._right_on_all: set[Path] = set()  # folders of our own artifacts
         self._default_us: float | None = None  # once it is known
         self._referees = Referees(specimen, default.manifest.route, equipment.library, equipment.device)
-        self._fresh = FreshSets(specimen.operator, self._referees.of)
+        self._fresh = FreshSets(specimen.operator, self._referees.of, specimen.dealer)
         self._strangers_ran = False
         super().__init__(Outcome(Status.UNSUPPORTED, "it is being set up"))
         if kept is None:
@@ -198,7 +198,7 @@ class LiveBench(Bench):
         """Fill the specimen's references; why not, where no method can."""
         specimen = self._specimen
         try:
-            specimen.references = self._referees.judge(specimen.inputs.fd, specimen.request()["sets"])
+            specimen.references = self._referees.judge_specimen()
         except ChildFailed as failed:
             return failed.detail
         return ""

@@ -12,9 +12,10 @@ from tests.hostile.cheats.incomplete import INCOMPLETE
 from tests.hostile.cheats.remembering import REMEMBERING
 from tests.hostile.cheats.table import Cheat
 from tests.hostile.cheats.trespassing import TRESPASSING
+from tests.hostile.cheats.unusual import UNUSUAL
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cheats.md"
-CHEATS = (*INCOMPLETE, *REMEMBERING, *EVADING, *TRESPASSING)
+CHEATS = (*INCOMPLETE, *UNUSUAL, *REMEMBERING, *EVADING, *TRESPASSING)
 
 _HEAD = """# Kernels that cheat
 
@@ -76,6 +77,7 @@ def page() -> str:
     """The whole page."""
     parts = [_HEAD.format(cheats=len(CHEATS), honest=len(HONEST))]
     parts += _section("Computing less, or less well", INCOMPLETE)
+    parts += _section("Right on the usual values only", UNUSUAL)
     parts += _section("Remembering, and telling timed calls from checked ones", REMEMBERING)
     parts += _section("Evading these checks", EVADING)
     parts += _section("Reaching for what is not theirs", TRESPASSING)

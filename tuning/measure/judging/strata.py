@@ -12,11 +12,10 @@ A bound below a type's own limit says beyond what honest implementations lose th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 
 import numpy as np
 
-from opatlas.identity import Operator, Value
+from opatlas.identity import Operator
 from opatlas.identity.operator_types import TYPES, types_with
 
 _LEAST, _MOST = -149, 126
@@ -81,13 +80,6 @@ _CHAIN = Strata(least=-30, most=3)
 _WHOLE = Strata(0.0, 100.0, -20, 6, _POSITIVE)
 """What a whole number of one byte, signed or not, has room for: beyond, every machine does as it likes."""
 _SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5])
-_ROW_EXPONENTS, _MODEST_EXPONENTS = 20, 3
-_MODEST = frozenset(
-    {"Softmax", "LogSoftmax", "ReduceLogSumExp", "ReduceProd", "LSTM", "GRU", "RNN", "Attention"}
-)
-"""Exponentials and products of rows that differ by 2^20 are infinite or nothing."""
-
-
 _WITHOUT_INFINITY = frozenset({"Cast", "Gelu", "IsInf", "Log", "PRelu", "Pow", "ThresholdedRelu"})
 _WITHOUT_NAN = _WITHOUT_INFINITY | frozenset(
     {"Celu", "Clip", "Elu", "Equal", "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "LeakyRelu"}
@@ -98,7 +90,7 @@ of NaN (tried one by one), and their like."""
 
 
 def strata_of(operator: Operator, number: int) -> Strata | None:
-    """How the elements of one floating input are spread; None where its rows are (:func:`row_scales`)."""
+    """How the elements of one floating input are spread; None where its rows are."""
     if not all(_elementwise(op) for op in operator.op_types):
         return None
     if "Pow" in operator.op_types and operator.output_values[0].dtype.startswith(("int", "uint")):
@@ -168,14 +160,3 @@ def _exponents(strata: Strata, dtype: np.dtype) -> tuple[float, float]:
 
 def _normal(dtype: np.dtype) -> int:
     return -14 if dtype.itemsize == 2 and dtype.kind == "f" else -126
-
-
-def row_scales(operator: Operator, value: Value, dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """A power of two for every row (the last axis; of images, every map), shaped to be multiplied with the
-    dense tensor."""
-    narrow = dtype.itemsize < 4 or len(operator.nodes) > 1 or not _MODEST.isdisjoint(operator.op_types)
-    known = all(op in TYPES for op in operator.op_types)
-    reach = _ROW_EXPONENTS if known and not narrow else _MODEST_EXPONENTS
-    kept = 2 if len(value.shape) > 3 else max(0, len(value.shape) - 1)
-    shape = (*value.shape[:kept], *(1 for _ in value.shape[kept:]))
-    return np.exp2(rng.integers(-reach, reach + 1, max(1, prod(shape)))).reshape(shape)

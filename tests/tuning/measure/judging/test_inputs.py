@@ -7,6 +7,7 @@ import pytest
 
 from opatlas.identity import Operator, Value, parse_operator
 from tuning.measure.judging.domains import Domain
+from tuning.measure.judging.drawing.dealing import Dealer
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime, make_span
 from tuning.measure.judging.strata import Strata, spread_elements
 from tuning.measure.shared_tensors import TensorSlot
@@ -95,12 +96,12 @@ def test_queries_and_keys_leave_scores_that_float32_can_tell_apart(rng: np.rando
 def test_variances_are_positive(rng: np.random.Generator) -> None:
     constant = f32(16, const=True)
     operator = node("BatchNormalization", f32(1, 16, 4, 4), constant, constant, constant, constant)
-    assert make_constants(operator, rng)[4].min() > 0
+    assert make_constants(operator, Dealer(rng).hand(rng))[4].min() > 0
 
 
 def test_weights_are_scaled_by_their_fan_in(rng: np.random.Generator) -> None:
     operator = node("Conv", f32(1, 64, 8, 8), f32(32, 64, 3, 3, const=True))
-    weights = make_constants(operator, rng)[1]
+    weights = make_constants(operator, Dealer(rng).hand(rng))[1]
     assert weights.std() == pytest.approx((64 * 9) ** -0.5, rel=0.05)
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from tests.tuning.measure.kernels import relu_operator
 from tuning.measure.judging.check import Reference
+from tuning.measure.judging.parts import Part
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import ChildFailed, Took
 from tuning.measure.scrutiny import recomputation
-from tuning.measure.scrutiny.fresh_sets import OTHERS, FreshSets
+from tuning.measure.scrutiny.fresh_sets import WIDE, FreshSets
 from tuning.measure.scrutiny.recomputation import OVERSPENT, Batches
 from tuning.measure.subject import Findings, Subject
 
@@ -74,7 +75,7 @@ class Drawn:
     def __init__(self) -> None:
         self.times: list[int] = []
 
-    def __call__(self, sets: Sequence[Mapping[int, np.ndarray]]) -> list[list[Reference]]:
+    def __call__(self, sets: Sequence[Mapping[int, np.ndarray]], part: Part | None) -> list[list[Reference]]:
         self.times.append(len(sets))
         return [[] for _ in sets]
 
@@ -90,7 +91,7 @@ def test_no_set_is_given_twice_where_what_was_used_is_forgotten() -> None:
         fresh.forget_used()
         fresh.draw_ahead(1)
         given = firsts([*fresh.everyday(0), *fresh.everyday(1), *fresh.everyday(2), *fresh.wide()])
-        assert len(given) == 3 * fresh.batch.calls + len(OTHERS)
+        assert len(given) == 3 * fresh.batch.calls + WIDE
         assert not seen & set(given) and len(set(given)) == len(given)
         seen.update(given)
 
@@ -105,7 +106,7 @@ def test_references_are_asked_for_seldom() -> None:
             fresh.everyday(number)
         fresh.wide()
     assert len(made.times) == 2
-    assert made.times[0] == fresh.batch.rounds * fresh.batch.calls + recomputation.PROCESSES * len(OTHERS)
+    assert made.times[0] == fresh.batch.rounds * fresh.batch.calls + recomputation.PROCESSES * WIDE
 
 
 def test_only_its_own_runs_are_a_candidates_time(monkeypatch: pytest.MonkeyPatch) -> None:

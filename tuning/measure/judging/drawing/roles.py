@@ -1,0 +1,362 @@
+"""What each operator type's inputs are drawn as, in one table: a new type is a line here.
+
+A *role* says which kinds of values an input gets (:mod:`tuning.measure.judging.drawing.kinds`) and what one row
+of it is: each row is of one kind, and rows of a set are of all kinds. Whole numbers, truth values and places
+are drawn by their element type and by what is legal there (``domains``), whatever their role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from opatlas.identity import Node, Operator
+
+Apart = Callable[[Operator, Node, int], tuple[int, ...]]
+"""Axes of a node's input, by its position, along which its rows lie; the others are a row's own."""
+
+_SIGNED = (
+    "normal", "behind a Relu", "negative", "behind a Sigmoid", "behind a Tanh", "behind a Gelu", "sparse",
+    "one of a row", "magnitudes", "outliers", "large channels", "heavy-tailed", "sizes of rows",
+    "sizes of places", "far from zero", "equal", "few values", "sorted", "periodic", "smooth",
+)  # fmt: skip
+DATA = (*_SIGNED, "behind a Softmax", "pixels", "tiny")
+CHOSEN = (*DATA, "infinite")
+HIDDEN = (*_SIGNED, "behind a Softmax", "pixels", "masked")
+BLOCKS = tuple(
+    name for name in DATA if name not in ("one of a row", "large channels", "sizes of rows", "tiny")
+)
+FACTORS = ("near one", "turning signs", "with a zero", "powers of two", "behind a Sigmoid", "equal")
+SCORES = tuple(name for name in DATA if name not in ("tiny", "pixels", "magnitudes"))
+WEIGHTS = (
+    "normal", "heavy-tailed", "outliers", "large channels", "sparse", "one of a row", "negative",
+    "behind a Sigmoid", "few values", "equal", "periodic", "smooth", "far from zero", "sizes of rows",
+    "sizes of places",
+)  # fmt: skip
+"""Timed as well: nothing in them makes a product denormal or infinite."""
+CONSTANT = frozenset(WEIGHTS)
+WEIGHTS_REACH = 6
+
+
+def _rank(operator: Operator, node: Node, position: int) -> int:
+    return len(operator.value(node.inputs[position]).shape)
+
+
+def _each(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    return tuple(range(_rank(operator, node, position)))
+
+
+def _lines(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    return tuple(range(_rank(operator, node, position) - 1))
+
+
+def _maps(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    return tuple(range(min(2, _rank(operator, node, position))))
+
+
+def _first(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    return (0,) if _rank(operator, node, position) else ()
+
+
+def _second(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    return (1,) if _rank(operator, node, position) > 1 else ()
+
+
+def _without(axes: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    folded = {axis % rank for axis in axes} if rank else set()
+    return tuple(axis for axis in range(rank) if axis not in folded)
+
+
+def _but_axis(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    axis = node.attributes.get("axis", -1)
+    return _without((axis if isinstance(axis, int) else -1,), _rank(operator, node, position))
+
+
+def _before_axis(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    rank = _rank(operator, node, position)
+    return tuple(range(node.attributes.get("axis", -1) % rank)) if rank else ()
+
+
+def _but_folded(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    """What a reduction leaves; its axes are its second input, or attributes."""
+    rank = _rank(operator, node, position)
+    given = operator.value(node.inputs[1]).data if len(node.inputs) > 1 and node.inputs[1] >= 0 else None
+    axes = given if given is not None else node.attributes.get("axes", node.attributes.get("axis"))
+    if axes is None:
+        return ()
+    return _without(tuple(map(int, axes if isinstance(axes, tuple | list) else (axes,))), rank)
+
+
+def _but_channels(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    return _without((1,), _rank(operator, node, position))
+
+
+def _columns(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    rank = _rank(operator, node, position)
+    return _without((rank - 2,), rank) if rank > 1 else ()
+
+
+def _gemm(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+    turned = bool(node.attributes.get("transB" if position else "transA"))
+    return (1,) if turned != bool(position) else (0,)
+
+
+@dataclass(frozen=True)
+class Role:
+    """``by_element``: each element has a stratum of its own (:mod:`tuning.measure.judging.strata`), and ``kinds``
+    are those of blocks. ``reach``: by how many powers of two sizes differ; ``calm``: see
+    :class:`~tuning.measure.judging.drawing.kinds.Rows`. ``row``: what one is, for people."""
+
+    kinds: tuple[str, ...]
+    apart: Apart
+    row: str
+    reach: int = 20
+    calm: bool = False
+    by_element: bool = False
+
+
+_MODEST = 3
+"""Exponentials of rows that differ by 2^20 are infinite or nothing."""
+
+ROLES: dict[str, Role] = {
+    "element": Role(BLOCKS, _each, "each element of a stratum of its own, and blocks", by_element=True),
+    "moved": Role(BLOCKS, _each, "each element of a stratum of its own, and blocks", by_element=True),
+    "left": Role(DATA, _lines, "a row of the product"),
+    "right": Role(DATA, _columns, "a column of the product"),
+    "factor": Role(DATA, _gemm, "a row or column of the product"),
+    "terms": Role(DATA, _lines, "the last axis"),
+    "added": Role(DATA, _each, "an element"),
+    "image": Role(DATA, _maps, "a map"),
+    "pooled": Role(CHOSEN, _maps, "a map"),
+    "filters": Role((*WEIGHTS, "magnitudes"), _first, "what makes one map", WEIGHTS_REACH),
+    "spread filters": Role((*WEIGHTS, "magnitudes"), _second, "what makes one map", WEIGHTS_REACH),
+    "weights": Role(WEIGHTS, _each, "an element", WEIGHTS_REACH),
+    "folded": Role(DATA, _but_folded, "what is folded"),
+    "picked": Role(CHOSEN, _but_folded, "what is folded"),
+    "multiplied": Role(FACTORS, _but_folded, "what is folded", _MODEST),
+    "powers": Role(HIDDEN, _but_folded, "what is folded", _MODEST),
+    "squared": Role(tuple(name for name in DATA if name != "tiny"), _but_folded, "what is folded"),
+    "logits": Role(HIDDEN, _but_axis, "what is weighed together", _MODEST),
+    "compared": Role(CHOSEN, _but_axis, "what is compared"),
+    "normed": Role(_SIGNED, _before_axis, "what has one mean", calm=True),
+    "normed maps": Role(_SIGNED, _maps, "a map", calm=True),
+    "normed groups": Role(_SIGNED, _first, "an image", calm=True),
+    "normed axes": Role(
+        tuple(name for name in _SIGNED if name not in ("equal", "one of a row", "sparse")),
+        _but_folded, "what has one mean", calm=True,
+    ),
+    "scaled lines": Role(
+        tuple(name for name in _SIGNED if name not in ("equal", "sparse")), _but_axis, "what has one norm"
+    ),
+    "scaled maps": Role(DATA, _maps, "a map"),
+    "windows": Role(_SIGNED, _but_channels, "what has one window", _MODEST),
+    "scores": Role(SCORES, _lines, "one place of a sequence", _MODEST),
+    "values": Role(DATA, _lines, "one place of a sequence", _MODEST),
+    "mask": Role(("masked",), _lines, "one place of a sequence", _MODEST),
+    "angles": Role(SCORES, _lines, "one place of a sequence", _MODEST),
+    "matrix": Role(("normal", "outliers", "heavy-tailed", "few values", "behind a Tanh", "magnitudes"),
+                   lambda operator, node, at: tuple(range(max(0, _rank(operator, node, at) - 2))), "a matrix",
+                   _MODEST, calm=True),
+    "signal": Role(DATA, _first, "a signal", _MODEST),
+    "losses": Role(HIDDEN[:-1], _but_channels, "a sample", _MODEST),
+    "codes": Role(DATA, _lines, "the last axis", _MODEST),
+    "measured": Role(DATA, lambda operator, node, at: (), "the whole tensor", _MODEST),
+    "steps": Role((), _each, "an element: from 2^-10 to 8"),
+    "zero points": Role((), _each, "an element: the ends of its type, and between"),
+    "whole": Role((), _each, "runs: random, ends of what is legal, equal, in order"),
+    "nothing": Role((), _each, "no tensor is passed"),
+    "other": Role(_SIGNED, _lines, "the last axis", _MODEST, calm=True),
+}  # fmt: skip
+
+_TABLE = """
+Abs element
+Acos element
+Acosh element
+Add element
+And whole
+ArgMax compared
+ArgMin compared
+Asin element
+Asinh element
+Atan element
+Atanh element
+Attention scores, scores, values, mask
+AveragePool image
+BatchNormalization scaled maps, weights
+BitShift whole
+BitwiseAnd whole
+BitwiseNot whole
+BitwiseOr whole
+BitwiseXor whole
+Cast element
+Ceil element
+Celu element
+CenterCropPad moved
+Clip element
+Col2Im image
+Concat moved
+ConstantOfShape nothing
+Conv image, filters, weights
+ConvInteger whole, whole, zero points
+ConvTranspose image, spread filters, weights
+Cos element
+Cosh element
+CumSum folded
+DepthToSpace moved
+DequantizeLinear whole, steps, zero points
+Det matrix
+DFT signal
+Div element
+DynamicQuantizeLinear measured
+Einsum terms
+Elu element
+Equal element
+Erf element
+Exp element
+Expand moved
+EyeLike nothing
+Flatten moved
+Floor element
+Gather moved, whole
+GatherElements moved, whole
+GatherND moved, whole
+Gelu element
+Gemm factor, factor, added
+GlobalAveragePool image
+GlobalLpPool image
+GlobalMaxPool pooled
+Greater element
+GreaterOrEqual element
+GridSample image, other
+GroupNormalization normed groups, weights
+Hardmax compared
+HardSigmoid element
+HardSwish element
+Identity moved
+InstanceNormalization normed maps, weights
+IsInf element
+IsNaN element
+LayerNormalization normed, weights
+LeakyRelu element
+Less element
+LessOrEqual element
+Log element
+LogSoftmax logits
+LpNormalization scaled lines
+LpPool image
+LRN windows
+MatMul left, right
+MatMulInteger whole, whole, zero points
+Max element
+MaxPool pooled
+Mean element
+MeanVarianceNormalization normed axes
+Min element
+Mish element
+Mod element
+Mul element
+Neg element
+NegativeLogLikelihoodLoss losses, whole, weights
+Not whole
+OneHot whole, nothing, weights
+Or whole
+Pad moved
+Pow element
+PRelu element
+QuantizeLinear codes, steps, zero points
+Range nothing
+Reciprocal element
+ReduceL1 folded
+ReduceL2 squared
+ReduceLogSum folded
+ReduceLogSumExp powers
+ReduceMax picked
+ReduceMean folded
+ReduceMin picked
+ReduceProd multiplied
+ReduceSum folded
+ReduceSumSquare squared
+Relu element
+Reshape moved
+Resize image
+ReverseSequence moved, whole
+RMSNormalization normed, weights
+RotaryEmbedding angles, angles, angles, whole
+Round element
+ScatterElements moved, whole, moved
+ScatterND moved, whole, moved
+Selu element
+Shape nothing
+Shrink element
+Sigmoid element
+Sign element
+Sin element
+Sinh element
+Size nothing
+Slice moved
+Softmax logits
+SoftmaxCrossEntropyLoss losses, whole, weights
+Softplus element
+Softsign element
+SpaceToDepth moved
+Split moved
+Sqrt element
+Squeeze moved
+STFT signal, weights
+Sub element
+Sum element
+Tan element
+Tanh element
+ThresholdedRelu element
+Tile moved
+TopK compared
+Transpose moved
+Trilu moved
+Unsqueeze moved
+Where whole, element
+Xor whole
+"""
+
+
+def _read(line: str) -> tuple[str, tuple[str, ...]]:
+    op, _, roles = line.partition(" ")
+    return op, tuple(roles.split(", "))
+
+
+BY_TYPE: dict[str, tuple[str, ...]] = dict(map(_read, _TABLE.strip().splitlines()))
+"""Type → its inputs' roles by position; the last one is that of all further inputs."""
+OTHERS = ("other",)
+"""Of types that the table does not have."""
+
+
+def role_of(operator: Operator, number: int) -> tuple[Role, Node, int]:
+    """An input's role, by the first node that takes it, with that node and its position there."""
+    for node in operator.nodes:
+        if number in node.inputs:
+            position = node.inputs.index(number)
+            roles = BY_TYPE.get(node.op, OTHERS)
+            return ROLES[roles[min(position, len(roles) - 1)]], node, position
+    return ROLES["other"], operator.nodes[0], 0
+
+
+def rows_to_deal(operator: Operator) -> tuple[int, int]:
+    """Of the floating input with the fewest rows for its kinds: how many rows it has, and kinds."""
+    found = [(BLOCKS_OF_ELEMENTS, 1)]
+    for number in operator.runtime_inputs:
+        value = operator.inputs[number]
+        if "float" not in value.dtype:
+            continue
+        role, node, position = role_of(operator, number)
+        if not role.by_element and role.kinds:
+            apart = role.apart(operator, node, position)
+            rows = (
+                prod(value.shape[axis] for axis in apart)
+                if len(apart) < len(value.shape)
+                else prod(value.shape)
+            )
+            found.append((max(1, rows), len(role.kinds)))
+    return min(found, key=lambda one: one[0] / one[1])
+
+
+BLOCKS_OF_ELEMENTS = 64
