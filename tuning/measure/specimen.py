@@ -19,10 +19,10 @@ from tuning.measure.judging.parts import Part, part_of
 from tuning.measure.shared_tensors import BUFFERS, Planner, SharedMemory, TensorSlot
 
 CHEAP_FLOPS, CHEAP_BYTES = 3e8, 16e6
-"""Up to here an operator is checked on ``FURTHER`` sets of all kinds of values beside the timed ones; beyond it
-on one, in a part of its output where it has such."""
+"""Up to here an operator is checked on ``FURTHER`` sets of all kinds of values beside the timed ones; beyond
+it on one, in a part of its output where it has such."""
 FURTHER, MOST_FURTHER, VERY_CHEAP = 3, 12, 0.1
-"""Sets; as many as an operator of few rows may have, where it costs that share, so that each kind has a row."""
+"""Sets; as many as an operator of few rows may have, where it costs that share: each kind has a row then."""
 
 
 class Specimen:

@@ -116,7 +116,9 @@ OPERATORS: dict[str, dict[str, object]] = {
         "inputs": [{"shape": [64, 4096], "dtype": "float32"}, {"shape": [1], "dtype": "int64", "data": [1]}],
     },
     "where largest": {
-        "op": "ArgMax", "attrs": {"axis": 1, "keepdims": 0}, "inputs": [{"shape": [64, 512], "dtype": "float32"}]
+        "op": "ArgMax",
+        "attrs": {"axis": 1, "keepdims": 0},
+        "inputs": [{"shape": [64, 512], "dtype": "float32"}],
     },
     "conv": {
         "op": "Conv",
@@ -126,7 +128,9 @@ OPERATORS: dict[str, dict[str, object]] = {
             {"shape": [16, 16, 3, 3], "dtype": "float32", "const": True},
         ],
     },
-    "turned": {"op": "Transpose", "attrs": {"perm": [1, 0]}, "inputs": [{"shape": [128, 128], "dtype": "int64"}]},
+    "turned": {
+        "op": "Transpose", "attrs": {"perm": [1, 0]}, "inputs": [{"shape": [128, 128], "dtype": "int64"}]
+    },
     "rows of a table": {
         "op": "Gather",
         "attrs": {"axis": 0},
@@ -141,7 +145,10 @@ OPERATORS: dict[str, dict[str, object]] = {
     },
     "attention": {
         "op": "Attention",
-        "inputs": [*[{"shape": [1, 4, 64, 32], "dtype": "float32"}] * 3, {"shape": [64, 64], "dtype": "float32"}],
+        "inputs": [
+            *[{"shape": [1, 4, 64, 32], "dtype": "float32"}] * 3,
+            {"shape": [64, 64], "dtype": "float32"},
+        ],
     },
     "quantise": {
         "op": "QuantizeLinear",

@@ -18,8 +18,8 @@ from tuning.measure.shared_tensors import span
 TIMED = ("normal", "uniform")
 DISTRIBUTIONS = (*TIMED, "strata", "sparse", "magnitudes")
 """A set of ``strata`` holds all kinds of values that the operator's inputs may have
-(:mod:`tuning.measure.judging.drawing`): rows of each, or one kind throughout, dealt in turn. On the last two a
-call takes the time that it takes on the timed ones."""
+(:mod:`tuning.measure.judging.drawing`): rows of each, or one kind throughout, dealt in turn. On the last
+two a call takes the time that it takes on the timed ones."""
 
 
 def make_constants(operator: Operator, hand: Hand) -> dict[int, np.ndarray]:
@@ -34,7 +34,7 @@ def make_constants(operator: Operator, hand: Hand) -> dict[int, np.ndarray]:
 def make_runtime(
     operator: Operator, distribution: str, rng: np.random.Generator, hand: Hand | None = None
 ) -> dict[int, np.ndarray]:
-    """Flat spans of the runtime inputs. ``hand``: what a set of ``strata`` gets, where others were dealt to."""
+    """Flat spans of the runtime inputs. ``hand``: what a set of ``strata`` is dealt, beside others."""
     ruled = domains(operator)
     if distribution != "strata":
         return {

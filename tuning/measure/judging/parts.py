@@ -22,13 +22,13 @@ FLOPS, BYTES = 3e7, 4e6
 LEAST = 24
 
 Axes = Sequence[int | None] | None
-"""Of each input of a node, the axis that goes with the output's, or None for the whole; None: nobody knows."""
+"""Of each input of a node, the axis that goes with the output's, None for the whole; None: nobody knows."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """``operator`` computes it, of dense runtime inputs only; ``axes``: of each of its inputs, the axis that is
-    cut, if any; ``places`` along it, which lie on ``axis`` of the output."""
+    """``operator`` computes it, of dense runtime inputs only; ``axes``: of each of its inputs, the axis that
+    is cut, if any; ``places`` along it, which lie on ``axis`` of the output."""
 
     operator: Operator
     whole: Operator
@@ -203,11 +203,9 @@ def _reduction(operator: Operator, node: Node, axis: int) -> Axes:
         return None
     folded = {int(one) % rank for one in axes}
     kept = [one for one in range(rank) if one not in folded]
-    if _made_rank(operator, node) == rank:
-        found = axis if axis in kept else None
-    else:
-        found = kept[axis]
-    return None if found is None else [found, *(None for _ in node.inputs[1:])]
+    if _made_rank(operator, node) != rank:
+        axis = kept[axis]
+    return [axis, *(None for _ in node.inputs[1:])] if axis in kept else None
 
 
 def _gather(operator: Operator, node: Node, axis: int) -> Axes:

@@ -77,8 +77,8 @@ cannot."""
 
 class FreshSets:
     """A growing row of sets of one operator, in two kinds: *everyday* ones, on which a call takes the time
-    that a job's does, in batches; and *wide* ones, which hold all kinds of values: a few for each process, and
-    of what costs much only a part of their results is looked at."""
+    that a job's does, in batches; and *wide* ones, which hold all kinds of values: a few for each process,
+    and of what costs much only a part of their results is looked at."""
 
     def __init__(self, operator: Operator, references: References, dealer: Dealer | None = None) -> None:
         self.operator = operator

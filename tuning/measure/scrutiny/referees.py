@@ -72,8 +72,8 @@ class Referees:
         self._believed = False
 
     def of(self, sets: Sequence[Mapping[int, np.ndarray]], part: Part | None = None) -> list[list[Reference]]:
-        """References of sets that lie in the parent's memory, or of one part of each. Raises ChildFailed where
-        none can be had."""
+        """References of sets that lie in the parent's memory, or of one part of each. Raises ChildFailed
+        where none can be had."""
         if part is not None:
             return self._first_method(lambda method: self._of_part(method, sets, part))
         with closing(Staging(self.specimen.operator, len(sets))) as staging:

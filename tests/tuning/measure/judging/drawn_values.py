@@ -30,8 +30,8 @@ spread numbers, each in its turn. Constants are drawn by row too, anew for each 
 What is promised of exactness is promised of each element. So a product by Strassen's way is right on rows and
 columns of like sizes, and is refused since it loses small ones beside large ones; a convolution by Winograd's
 has room for what lies in its tile, a variance in one pass for its mean. What an infinity would spoil beside
-its own result (a product by blocks, a sum with compensation) gets none; what chooses, compares, moves or masks
-does.
+its own result (a product by blocks, a sum with compensation) gets none; what chooses, compares, moves
+or masks does.
 """
 
 

@@ -1,4 +1,4 @@
-"""Kinds of values dealt to the rows of inputs: none is left out for long, and nobody knows which comes next."""
+"""Kinds of values dealt to the rows of inputs: none is left out for long, nobody knows which comes next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from tuning.measure.judging.drawing.kinds import KINDS, Rows
 
 RUNS = (1, 1, 8)
-"""So many rows one after another are of one kind, where not all are: a block of a product sees one or many."""
+"""So many rows beside each other are of one kind, where not all are: a block of a product sees one or many."""
 
 
 class Dealer:

@@ -27,8 +27,8 @@ _USUAL_STEPS, _STEPS = (0.01, 0.05), (-10, 3)
 def draw_all_kinds(
     operator: Operator, number: int, domain: Domain, hand: Hand, *, constant: bool = False
 ) -> np.ndarray:
-    """The flat elements behind one floating input, gaps of its strides included. ``constant``: it is timed, so
-    that nothing in it is denormal or infinite."""
+    """The flat elements behind one floating input, gaps of its strides included. ``constant``: it is timed,
+    so that nothing in it is denormal or infinite."""
     value = operator.inputs[number]
     role, _, _ = role_of(operator, number)
     dtype = numpy_dtype(value.dtype)

@@ -273,15 +273,16 @@ KINDS: dict[str, Kind] = {
         Kind("sizes of places", _places, "parts of an image, of a row, that differ by powers of two",
              "who has one scale for a row or a map"),
         Kind("far from zero", _shifted, "features with a mean", "who subtracts nearly equal numbers"),
-        Kind("equal", _equal, "biases, padding, blank images", "who divides by a spread, or takes the last of equals"),
+        Kind("equal", _equal, "biases, padding, blank images", "who takes the last of equals"),
         Kind("few values", _few, "counts, labels, quantised numbers", "who breaks ties his own way"),
         Kind("sorted", _sorted, "positions, times", "who is right in one order only"),
         Kind("periodic", _periodic, "positional encodings, signs that turn", "who samples every other place"),
-        Kind("smooth", _smooth, "audio, images: neighbours are alike", "who interpolates what he has not read"),
+        Kind("smooth", _smooth, "audio, images: neighbours alike", "who interpolates what he has not read"),
         Kind("pixels", _pixels, "images, 0 to 255", "who expects values around zero"),
         Kind("tiny", _tiny, "what has died out: 2^-60 and so", "who takes small for zero"),
         Kind("masked", _masked, "minus infinity where a mask hides", "who multiplies infinities"),
-        Kind("infinite", _infinite, "what has overflowed before", "who begins a maximum at the largest number"),
+        Kind("infinite", _infinite, "what has overflowed before",
+             "who begins a maximum at the largest number"),
         Kind("near one", _near_one, "factors", "who computes nothing"),
         Kind("turning signs", _turning, "factors of both signs", "who goes by logarithms"),
         Kind("with a zero", _with_a_zero, "factors, one of them zero", "who goes by logarithms"),
@@ -295,8 +296,8 @@ ELEMENTS, OPERANDS, WHOLE, TRUTHS, PLACES, STEPS = (
 )  # fmt: skip
 BESIDE: dict[str, tuple[str, str]] = {
     ELEMENTS: (
-        "each element from a stratum of its own: where a function does something, all exponents, denormal numbers, "
-        "zero of both signs, its range's ends, infinities and NaN where libraries agree",
+        "each element from a stratum of its own: where a function does something, all exponents, denormal "
+        "numbers, zero of both signs, its range's ends, infinities and NaN where libraries agree",
         "who has a function on a part of its domain",
     ),
     OPERANDS: (
@@ -304,7 +305,7 @@ BESIDE: dict[str, tuple[str, str]] = {
         "who takes them for unlike, or goes by sizes",
     ),
     WHOLE: (
-        "of all that the operator has room for, small ones, its ends, of all lengths in bits, equal ones, in order",
+        "of all that the operator has room for, small ones, its ends, of all lengths in bits, equal, in order",
         "who computes in a smaller type",
     ),
     TRUTHS: ("half, few, or nearly all true", "who takes one for all"),

@@ -1,7 +1,7 @@
 """What each operator type's inputs are drawn as, in one table: a new type is a line here.
 
-A *role* says which kinds of values an input gets (:mod:`tuning.measure.judging.drawing.kinds`) and what one row
-of it is: each row is of one kind, and rows of a set are of all kinds. Whole numbers, truth values and places
+A *role* says which kinds of values an input gets (:mod:`tuning.measure.judging.drawing.kinds`) and what one
+row of it is: each row is of one kind, and rows of a set are of all kinds. Whole numbers, truth values and places
 are drawn by their element type and by what is legal there (``domains``), whatever their role.
 """
 
@@ -104,8 +104,8 @@ def _gemm(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Role:
-    """``by_element``: each element has a stratum of its own (:mod:`tuning.measure.judging.strata`), and ``kinds``
-    are those of blocks. ``reach``: by how many powers of two sizes differ; ``calm``: see
+    """``by_element``: each element has a stratum of its own (:mod:`tuning.measure.judging.strata`), and
+    ``kinds`` are those of blocks. ``reach``: by how many powers of two sizes differ; ``calm``: see
     :class:`~tuning.measure.judging.drawing.kinds.Rows`. ``row``: what one is, for people."""
 
     kinds: tuple[str, ...]

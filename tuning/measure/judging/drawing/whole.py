@@ -25,9 +25,10 @@ _SHARES = (0.5, 0.02, 0.98)
 """Of what is true."""
 
 _KEPT = frozenset({
-    "Abs", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Clip", "Equal",
-    "Greater", "GreaterOrEqual", "Hardmax", "Less", "LessOrEqual", "Max", "Min", "Mod", "Div", "Neg", "ReduceMax",
-    "ReduceMin", "Relu", "Sign", "TopK", "Where", "GlobalMaxPool", "MaxPool", "Trilu", "OneHot",
+    "Abs", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Clip",
+    "Div", "Equal", "GlobalMaxPool", "Greater", "GreaterOrEqual", "Hardmax", "Less", "LessOrEqual", "Max",
+    "MaxPool", "Min", "Mod", "Neg", "OneHot", "ReduceMax", "ReduceMin", "Relu", "Sign", "TopK", "Trilu",
+    "Where",
 })  # fmt: skip
 """They compare, choose or turn whole numbers: of any size."""
 _ADDED = frozenset({"Add", "Sub", "Sum"})
