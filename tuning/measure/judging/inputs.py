@@ -56,6 +56,9 @@ def _of_all_kinds(
     dtype = numpy_dtype(value.dtype)
     if dtype.kind in "biu":
         return draw_whole(operator, number, domain, hand, constant=constant)
+    whole = operator.output_values[0].dtype.startswith(("int", "uint"))
+    if "Pow" in operator.op_types and whole:  # to broken powers: a rounding decides
+        return make_span(value, domain, "normal", hand.rng)
     if dtype.kind == "c" or domain.kind in ("boxes", "boxes_of_images"):
         return make_span(value, domain, "normal", hand.rng)
     return draw_all_kinds(operator, number, domain, hand, constant=constant)

@@ -12,7 +12,12 @@ import numpy as np
 from tuning.measure.judging.drawing.kinds import KINDS, Rows
 
 RUNS = (1, 1, 8)
-"""So many rows beside each other are of one kind, where not all are: a block of a product sees one or many."""
+"""So many rows beside each other are of one kind, where not all are: blocks see one or many."""
+EARLY = frozenset({
+    "behind a Relu", "behind a Sigmoid", "masked", "negative", "outliers", "pixels", "sizes of places",
+    "sparse",
+})  # fmt: skip
+"""Of what is of one kind throughout, these come first: jobs have them most, or no row alone shows them."""
 
 
 class Dealer:
@@ -37,7 +42,8 @@ class Dealer:
         with self._lock:
             deck = self._left.setdefault((number, whole), [])
             while len(deck) < wanted:
-                deck += [kinds[place] for place in self._rng.permutation(len(kinds))]
+                mixed = [kinds[place] for place in self._rng.permutation(len(kinds))]
+                deck += sorted(mixed, key=lambda kind: whole and kind not in EARLY)
             dealt, deck[:wanted] = deck[:wanted], []
         return dealt
 
@@ -70,6 +76,8 @@ def spread_rows(
     inner = tuple(shape[axis] for axis in own)
     count = prod(shape[axis] for axis in apart)
     made = np.empty((count, max(1, prod(inner))), wide)
+    if not made.size:
+        return made.reshape(shape)
     run = int(rng.choice(RUNS))
     dealt = np.repeat(np.arange(-(-count // run)) % len(kinds), run)[:count]
     if run == 1:

@@ -97,6 +97,8 @@ def _rows(
     kinds = role.kinds
     if mild:
         kinds = tuple(name for name in kinds if name not in ("tiny", "masked", "infinite"))
+    if dtype.itemsize == 1:
+        kinds = tuple(name for name in kinds if name != "infinite")  # some have none
     if constant:
         kinds = tuple(name for name in kinds if name in CONSTANT) or ("normal",)
     reach = min(role.reach, _MILD_REACH) if mild or narrow else role.reach

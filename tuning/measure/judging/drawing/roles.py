@@ -1,8 +1,8 @@
 """What each operator type's inputs are drawn as, in one table: a new type is a line here.
 
 A *role* says which kinds of values an input gets (:mod:`tuning.measure.judging.drawing.kinds`) and what one
-row of it is: each row is of one kind, and rows of a set are of all kinds. Whole numbers, truth values and places
-are drawn by their element type and by what is legal there (``domains``), whatever their role.
+row of it is: each row is of one kind, and rows of a set are of all kinds. Whole numbers, truth values and
+places are drawn by their element type and by what is legal there (``domains``), whatever their role.
 """
 
 from __future__ import annotations
