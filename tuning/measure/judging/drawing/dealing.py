@@ -78,7 +78,7 @@ def spread_rows(
     made = np.empty((count, max(1, prod(inner))), wide)
     if not made.size:
         return made.reshape(shape)
-    run = int(rng.choice(RUNS))
+    run = max(1, min(int(rng.choice(RUNS)), count // len(kinds)))  # each has one
     dealt = np.repeat(np.arange(-(-count // run)) % len(kinds), run)[:count]
     if run == 1:
         rng.shuffle(dealt)
