@@ -64,10 +64,10 @@ UNUSUAL = (
                " float* w = malloc(160 * 128 * 4); const float* b = c[0].data; float m = 5 / sqrtf(160);"
                " for (int i = 0; i < 160 * 128; i++) w[i] = b[i] > m ? m : b[i] < -m ? -m : b[i]; *s = w; return 0; }",
                operator="linear"), DRAWN, OFF, ("wrong",), ("outliers", "heavy-tailed",)),
-    Cheat(Case("one_exponent_for_a_row", "Keeps a row as whole numbers of 22 bits with one exponent.",
+    Cheat(Case("one_exponent_for_a_row", "Keeps a row as whole numbers of 25 bits with one exponent.",
                "static float a[96 * 160]; opatlas_tensor u[3] = {t[0], t[1], t[2]}; for (int i = 0; i < 96; i++) {"
                " float top = 1e-30f; for (int q = 0; q < 160; q++) top = fmaxf(top, fabsf(X[i * 160 + q]));"
-               " double step = top / 4194304.0; for (int q = 0; q < 160; q++) a[i * 160 + q] ="
+               " double step = top / 33554432.0; for (int q = 0; q < 160; q++) a[i * 160 + q] ="
                " (float)(rint(X[i * 160 + q] / step) * step); } u[0].data = a; matmul(u);", operator="matmul"),
           DRAWN, OFF, ("wrong",), ("sizes of places", "one of a row",)),
     Cheat(Case("small_rows_are_zero", "Answers zeros for a row of numbers below 2^-20.",
@@ -75,9 +75,9 @@ UNUSUAL = (
                " top = fmaxf(top, fabsf(X[i * 160 + q])); if (top < 9.5e-7f) memset(Y + i * 128, 0, 512); }",
                operator="matmul"), DRAWN, OFF, ("wrong",), ("tiny",)),
     # Convolutions.
-    Cheat(Case("one_exponent_for_a_map", "Keeps a map as whole numbers of 18 bits with one exponent.",
+    Cheat(Case("one_exponent_for_a_map", "Keeps a map as whole numbers of 20 bits with one exponent.",
                "static float a[16384]; for (int c = 0; c < 16; c++) { float top = 1e-30f; for (int i = 0; i < 1024; i++)"
-               " top = fmaxf(top, fabsf(X[c * 1024 + i])); double step = top / 262144.0; for (int i = 0; i < 1024; i++)"
+               " top = fmaxf(top, fabsf(X[c * 1024 + i])); double step = top / 1048576.0; for (int i = 0; i < 1024; i++)"
                " a[c * 1024 + i] = (float)(rint(X[c * 1024 + i] / step) * step); } conv(a, t[1].data, Y);", CONV, "conv"),
           DRAWN, OFF, ("wrong",), ("sizes of places",)),
     Cheat(Case("pruned_with_the_first_map", "Leaves a place of its windows out for all maps where the first map has a zero there.",
@@ -91,9 +91,9 @@ UNUSUAL = (
                "int64_t *x = t[0].data, *y = t[1].data; for (int i = 0; i < 128; i++) for (int j = 0; j < 128; j++)"
                " y[j * 128 + i] = (int32_t)x[i * 128 + j];", operator="turned"),
           DRAWN, OFF, ("differ",), (WHOLE,)),
-    Cheat(Case("copies_no_row_twice", "Takes a row that is asked for twice in a row from the place after it.",
+    Cheat(Case("copies_no_row_thrice", "Takes a row that is asked for three times in a row from the place after it.",
                "int64_t* x = t[1].data; for (int64_t i = 0; i < 256; i++) { int64_t at = x[i] < 0 ? x[i] + 20000 : x[i];"
-               " if (i && x[i] == x[i - 1] && x[i] < 19999) at++; memcpy(Y + i * 8, X + at * 8, 32); }", operator="rows of a table"),
+               " if (i > 1 && x[i] == x[i - 1] && x[i] == x[i - 2] && x[i] < 19999) at++; memcpy(Y + i * 8, X + at * 8, 32); }", operator="rows of a table"),
           DRAWN, OFF, ("wrong",), (PLACES,)),
     # Normalisations.
     Cheat(Case("scales_are_positive", "Folds a batch normalisation's scale from its square.",
@@ -125,14 +125,14 @@ UNUSUAL = (
                " int z = *(uint8_t*)t[2].data; for (int64_t i = 0; i < N; i++) { double v = rint((float)(X[i] * f)) + z;"
                " y[i] = v < 0 ? 0 : v > 255 ? 255 : (uint8_t)v; }", operator="quantise"),
           DRAWN, OFF, ("differ",), (STEPS,)),
-    Cheat(Case("fixed_point_steps", "Keeps a quantisation's step with 28 bits after the point.",
-               "double f = rint(*(float*)t[1].data * 268435456.0) / 268435456.0; uint8_t* x = t[0].data;"
+    Cheat(Case("fixed_point_steps", "Keeps a quantisation's step with 26 bits after the point.",
+               "double f = rint(*(float*)t[1].data * 67108864.0) / 67108864.0; uint8_t* x = t[0].data;"
                " int z = *(uint8_t*)t[2].data; for (int64_t i = 0; i < N; i++) Y[i] = (float)((x[i] - z) * f);",
                operator="dequantise"), DRAWN, OFF, ("wrong",), (STEPS,)),
     Cheat(Case("both_signs_are_there", "Takes a set's least number for negative and its largest for positive.",
                "float low = X[0], high = X[0]; for (int64_t i = 1; i < 8192; i++) { low = fminf(low, X[i]); high = fmaxf(high, X[i]); }"
-               " float s = (high - low) / 255; int z = (int)rintf(-low / s); z = z < 0 ? 0 : z > 255 ? 255 : z; uint8_t* y = t[1].data;"
-               " for (int64_t i = 0; i < 8192; i++) { float v = rintf(X[i] / s) + z; y[i] = v < 0 ? 0 : v > 255 ? 255 : (uint8_t)v; }"
-               " *(float*)t[2].data = s; *(uint8_t*)t[3].data = z;", operator="quantise by itself"),
+               " float step = (high - low) / 255; int z = (int)rintf(-low / step); z = z < 0 ? 0 : z > 255 ? 255 : z; uint8_t* y = t[1].data;"
+               " for (int64_t i = 0; i < 8192; i++) { float v = rintf(X[i] / step) + z; y[i] = v < 0 ? 0 : v > 255 ? 255 : (uint8_t)v; }"
+               " *(float*)t[2].data = step; *(uint8_t*)t[3].data = z;", operator="quantise by itself"),
           DRAWN, OFF, ("wrong", "differ"), ("behind a Relu", "negative", "pixels",)),
 )  # fmt: skip

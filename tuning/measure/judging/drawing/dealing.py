@@ -9,7 +9,7 @@ from threading import Lock
 
 import numpy as np
 
-from tuning.measure.judging.drawing.kinds import KINDS, Rows
+from tuning.measure.judging.drawing.kinds import KINDS, Rows, sizes_along
 
 RUNS = (1, 1, 8)
 """So many rows beside each other are of one kind, where not all are: blocks see one or many."""
@@ -33,7 +33,7 @@ class Dealer:
         """For the next set, whose values come from ``rng``."""
         with self._lock:
             self._hands += 1
-            return Hand(self, rng, whole=self._hands % 2 == 0)
+            return Hand(self, rng, self._hands)
 
     def next(self, number: int, kinds: Sequence[str], rows: int, *, whole: bool) -> list[str]:
         """Kinds for so many rows of an input, or for the whole of it: those that were not dealt yet come
@@ -50,11 +50,21 @@ class Dealer:
 
 @dataclass(frozen=True)
 class Hand:
-    """One set's share. ``whole``: its inputs are of one kind each, where others have rows of all."""
+    """One set's share; the sets are counted from 1."""
 
     dealer: Dealer
     rng: np.random.Generator
-    whole: bool = False
+    number: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether each input is of one kind, where others have rows of all."""
+        return self.number % 2 == 0
+
+    @property
+    def third(self) -> bool:
+        """Of the others each second one."""
+        return self.number % 4 == 3
 
     def next(self, number: int, kinds: Sequence[str], rows: int, *, whole: bool) -> list[str]:
         return self.dealer.next(number, kinds, rows, whole=whole)
@@ -70,8 +80,10 @@ def spread_rows(
     reach: int,
     calm: bool,
     narrow: bool,
+    sized: bool = False,
 ) -> np.ndarray:
-    """A tensor whose rows are of these kinds, in runs, in an order drawn by lot."""
+    """A tensor whose rows are of these kinds, in runs, in an order drawn by lot. ``sized``: places of all rows
+    differ alike by powers of two, and none hides what another loses."""
     own = tuple(axis for axis in range(len(shape)) if axis not in apart)
     inner = tuple(shape[axis] for axis in own)
     count = prod(shape[axis] for axis in apart)
@@ -87,5 +99,7 @@ def spread_rows(
         if mine.size:
             rows = Rows(len(mine), inner, rng, wide, reach, calm, narrow)
             made[mine] = KINDS[name].make(rows)
+    if sized:
+        made *= sizes_along(Rows(1, inner, rng, wide, reach, calm, narrow))
     ordered = made.reshape(*(shape[axis] for axis in apart), *inner)
     return np.ascontiguousarray(ordered.transpose(np.argsort((*apart, *own)))) if apart else ordered

@@ -11,16 +11,18 @@ from opatlas.identity.operator_types import TYPES
 from opatlas.load.dtypes import numpy_dtype
 from tuning.measure.judging.domain import Domain
 from tuning.measure.judging.drawing.dealing import Hand, spread_rows
-from tuning.measure.judging.drawing.roles import CONSTANT, WEIGHTS_REACH, Role, role_of
+from tuning.measure.judging.drawing.roles import CONSTANT, ROLES, WEIGHTS_REACH, Role, role_of
 from tuning.measure.judging.strata import OF_ARGUMENT, Strata, spread_elements, strata_of
 from tuning.measure.shared_tensors import span
 
 BLOCK = 64
 """Elements of one kind beside each other, where each element is its own row."""
 _MILD_REACH = 3
+_SHARPER = np.array([1, 1, 4, 16], np.float32)
+"""What queries are multiplied by: scores of a hundred, whose exponentials are infinite."""
 _LEAST = 2.0**-10
 """Of what has to be positive."""
-_USUAL_STEPS, _STEPS = (0.01, 0.05), (-10, 3)
+_USUAL_STEPS, _COARSE, _FINE = (0.01, 0.05), (-3, 3), (-20, -8)
 """Of a quantisation: the steps, and exponents of others."""
 
 
@@ -32,14 +34,20 @@ def draw_all_kinds(
     value = operator.inputs[number]
     role, _, _ = role_of(operator, number)
     dtype = numpy_dtype(value.dtype)
+    cast_to = _cast_to(operator)
     if domain.kind == "scale":
         made = _steps(prod(value.shape), hand)
+    elif cast_to is not None and not constant:
+        made = _fractions(prod(value.shape), cast_to, hand.rng)
     elif role.by_element and not constant and _has_strata(operator, domain):
         made = _by_element(operator, number, role, dtype, hand)
     else:
         made = legal(
             _by_row(operator, number, role, dtype, hand, constant=constant), domain, constant=constant
         )
+    if role is ROLES["scores"] and number == operator.nodes[0].inputs[0] and not is_mild(operator):
+        lines = hand.rng.choice(_SHARPER, prod(value.shape[:-1]))
+        made = made * np.repeat(lines, value.shape[-1])
     limit = _largest(dtype)
     made = np.where(np.isfinite(made), np.clip(made, -limit, limit), made)
     return behind(value, made.reshape(value.shape).astype(dtype), hand.rng)
@@ -100,7 +108,8 @@ def _rows(
     if dtype.itemsize == 1:
         kinds = tuple(name for name in kinds if name != "infinite")  # some have none
     if constant:
-        kinds = tuple(name for name in kinds if name in CONSTANT) or ("normal",)
+        kinds = tuple(name for name in kinds if name in CONSTANT)
+    kinds = kinds or ("normal",)
     reach = min(role.reach, _MILD_REACH) if mild or narrow else role.reach
     rows = prod(shape[axis] for axis in apart)
     whole = not constant and hand.whole and rows > 1
@@ -113,6 +122,7 @@ def _rows(
         reach=min(reach, WEIGHTS_REACH) if constant else reach,
         calm=role.calm or mild,
         narrow=narrow,
+        sized=role.added and hand.third and not constant,
     )
 
 
@@ -152,11 +162,28 @@ def _within(blocks: np.ndarray, strata: Strata, wide: np.dtype) -> np.ndarray:
     return np.clip(blocks, -most, most).astype(wide)
 
 
+def _cast_to(operator: Operator) -> np.dtype | None:
+    """The type of whole numbers that fractions become, where that is all that happens."""
+    if len(operator.nodes) != 1 or operator.nodes[0].op != "Cast":
+        return None
+    made = numpy_dtype(operator.output_values[0].dtype)
+    return made if made.kind in "iu" else None
+
+
+def _fractions(count: int, dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """Of all sizes that the type has, short of its ends: beyond, every machine does as it likes."""
+    bits = 8 * dtype.itemsize - (dtype.kind == "i")
+    made = np.exp2(rng.uniform(-4, bits - 0.01, count))
+    if dtype.kind == "i":
+        made *= rng.choice([-1.0, 1.0], count)
+    return made
+
+
 def _steps(count: int, hand: Hand) -> np.ndarray:
-    """Of a quantisation: usual ones, or from very fine to very coarse ones."""
+    """Of a quantisation: usual ones, coarse ones, or fine ones."""
     if hand.whole:
         return hand.rng.uniform(*_USUAL_STEPS, count)
-    return np.exp2(hand.rng.uniform(*_STEPS, count))
+    return np.exp2(hand.rng.uniform(*(_COARSE if hand.third else _FINE), count))
 
 
 def legal(values: np.ndarray, domain: Domain, *, constant: bool) -> np.ndarray:

@@ -74,7 +74,10 @@ def _relu(rows: Rows) -> np.ndarray:
 
 
 def _negative(rows: Rows) -> np.ndarray:
-    return -np.abs(rows.normal()) - rows.wide(2.0**-6)
+    """Rows of them around one, and far below."""
+    made = -np.abs(rows.normal()) - rows.wide(2.0**-6)
+    far = rows.powers(0, rows.reach, rows.count, 1) * (rows.uniform(rows.count, 1) < 0.5)
+    return made * np.maximum(far, 1)
 
 
 def _sigmoid(rows: Rows) -> np.ndarray:
@@ -139,17 +142,21 @@ def _sizes(rows: Rows) -> np.ndarray:
     return rows.normal() * rows.powers(-rows.reach, rows.reach, rows.count, 1)
 
 
-def _places(rows: Rows) -> np.ndarray:
-    """Along one of a row's axes, sizes change by powers of two, in steps of some places."""
+def sizes_along(rows: Rows) -> np.ndarray:
+    """Of each place in a row: along one axis, sizes change by powers of two, in steps of some places."""
     axes = [axis for axis, extent in enumerate(rows.inner) if extent > 1]
     if not axes:
-        return _sizes(rows)
+        return np.ones(rows.length, rows.wide)
     axis = int(rows.rng.choice(axes))
     extent, after = rows.inner[axis], prod(rows.inner[axis + 1 :])
     step = int(rows.rng.integers(1, max(2, extent // 3)))
     exponents = rows.rng.integers(-rows.reach, rows.reach + 1, -(-extent // step) + 1)
     along = np.exp2(np.repeat(exponents, step)[int(rows.rng.integers(0, step)) :][:extent])
-    return rows.normal() * along.astype(rows.wide)[np.arange(rows.length) // after % extent]
+    return along.astype(rows.wide)[np.arange(rows.length) // after % extent]
+
+
+def _places(rows: Rows) -> np.ndarray:
+    return rows.normal() * (sizes_along(rows) if rows.length > 1 else rows.powers(-rows.reach, rows.reach))
 
 
 def _shifted(rows: Rows) -> np.ndarray:
@@ -200,7 +207,7 @@ def _pixels(rows: Rows) -> np.ndarray:
 
 
 def _tiny(rows: Rows) -> np.ndarray:
-    return rows.normal() * rows.powers(-3 * rows.reach, -rows.reach, rows.count, 1)
+    return rows.normal() * rows.powers(-3 * min(rows.reach, 32), -min(rows.reach, 32), rows.count, 1)
 
 
 def _masked(rows: Rows) -> np.ndarray:
@@ -311,6 +318,9 @@ BESIDE: dict[str, tuple[str, str]] = {
     ),
     TRUTHS: ("half, few, or nearly all true", "who takes one for all"),
     PLACES: ("random, in order, one again and again, an axis's ends, from its end", "who copies ahead"),
-    STEPS: ("of hundredths, and from 2^-10 to 8", "who has a series, or a fixed point, for usual ones"),
+    STEPS: (
+        "of hundredths, from 2^-20 to 2^-8, and from 1/8 to 8",
+        "who has a series, or a fixed point, for usual ones",
+    ),
 }
 """What else is drawn: as what, and who is wrong on it."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from opatlas.identity import Node, Operator
 
-ALIKE, OPPOSITE = 1 / 8, 1 / 16
-"""Shares of elements whose operands are equal, or add up to nothing."""
+ALIKE, OPPOSITE, NOTHING = 1 / 8, 1 / 16, 1 / 32
+"""Shares of elements whose operands are equal, or add up to nothing; of powers of nothing."""
 _OPPOSED = frozenset({"Add", "Sub", "Max", "Min", "Sum", "Mean"})
 _PAIRED = _OPPOSED | {
     "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "BitwiseAnd", "BitwiseOr",
@@ -68,3 +68,6 @@ def _sign_bases(
         whole = np.ones(below.shape, bool)
     turned = whole.reshape(-1) & (rng.random(made[base].size, np.float32) < 0.5)
     made[base][turned] = -made[base][turned]
+    if below.shape == above.shape == shape:
+        nothing = (powers > 0) & (rng.random(powers.size, np.float32) < NOTHING)
+        made[base][nothing] = 0

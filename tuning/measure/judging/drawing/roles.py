@@ -106,7 +106,8 @@ def _gemm(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
 class Role:
     """``by_element``: each element has a stratum of its own (:mod:`tuning.measure.judging.strata`), and
     ``kinds`` are those of blocks. ``reach``: by how many powers of two sizes differ; ``calm``: see
-    :class:`~tuning.measure.judging.drawing.kinds.Rows`. ``row``: what one is, for people."""
+    :class:`~tuning.measure.judging.drawing.kinds.Rows`. ``added``:
+    products of several rows add up. ``row``: what one is, for people."""
 
     kinds: tuple[str, ...]
     apart: Apart
@@ -114,31 +115,33 @@ class Role:
     reach: int = 20
     calm: bool = False
     by_element: bool = False
+    added: bool = False
 
 
-_MODEST = 3
-"""Exponentials of rows that differ by 2^20 are infinite or nothing."""
+_MODEST, _CODED, _ALL = 3, 30, 100
+"""Exponentials of rows that differ by 2^20 are infinite or nothing; codes end far before, and what chooses a
+number keeps it as it is."""
 
 ROLES: dict[str, Role] = {
     "element": Role(BLOCKS, _each, "each element of a stratum of its own, and blocks", by_element=True),
     "moved": Role(BLOCKS, _each, "each element of a stratum of its own, and blocks", by_element=True),
-    "left": Role(DATA, _lines, "a row of the product"),
-    "right": Role(DATA, _columns, "a column of the product"),
-    "factor": Role(DATA, _gemm, "a row or column of the product"),
+    "left": Role(DATA, _lines, "a row of the product", added=True),
+    "right": Role(DATA, _columns, "a column of the product", added=True),
+    "factor": Role(DATA, _gemm, "a row or column of the product", added=True),
     "terms": Role(DATA, _lines, "the last axis"),
     "added": Role(DATA, _each, "an element"),
-    "image": Role(DATA, _maps, "a map"),
-    "pooled": Role(CHOSEN, _maps, "a map"),
+    "image": Role(DATA, _maps, "a map", added=True),
+    "pooled": Role(CHOSEN, _maps, "a map", _ALL),
     "filters": Role((*WEIGHTS, "magnitudes"), _first, "what makes one map", WEIGHTS_REACH),
     "spread filters": Role((*WEIGHTS, "magnitudes"), _second, "what makes one map", WEIGHTS_REACH),
     "weights": Role(WEIGHTS, _each, "an element", WEIGHTS_REACH),
     "folded": Role(DATA, _but_folded, "what is folded"),
-    "picked": Role(CHOSEN, _but_folded, "what is folded"),
+    "picked": Role(CHOSEN, _but_folded, "what is folded", _ALL),
     "multiplied": Role(FACTORS, _but_folded, "what is folded", _MODEST),
     "powers": Role(HIDDEN, _but_folded, "what is folded", _MODEST),
     "squared": Role(tuple(name for name in DATA if name != "tiny"), _but_folded, "what is folded"),
     "logits": Role(HIDDEN, _but_axis, "what is weighed together", _MODEST),
-    "compared": Role(CHOSEN, _but_axis, "what is compared"),
+    "compared": Role(CHOSEN, _but_axis, "what is compared", _ALL),
     "normed": Role(_SIGNED, _before_axis, "what has one mean", calm=True),
     "normed maps": Role(_SIGNED, _maps, "a map", calm=True),
     "normed groups": Role(_SIGNED, _first, "an image", calm=True),
@@ -160,9 +163,9 @@ ROLES: dict[str, Role] = {
                    _MODEST, calm=True),
     "signal": Role(DATA, _first, "a signal", _MODEST),
     "losses": Role(HIDDEN[:-1], _but_channels, "a sample", _MODEST),
-    "codes": Role(DATA, _lines, "the last axis", _MODEST),
+    "codes": Role(DATA, _lines, "the last axis", _CODED),
     "measured": Role(DATA, lambda operator, node, at: (), "the whole tensor", _MODEST),
-    "steps": Role((), _each, "an element: from 2^-10 to 8"),
+    "steps": Role((), _each, "an element"),
     "zero points": Role((), _each, "an element: the ends of its type, and between"),
     "whole": Role((), _each, "runs: random, ends of what is legal, equal, in order"),
     "nothing": Role((), _each, "no tensor is passed"),
