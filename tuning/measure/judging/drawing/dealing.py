@@ -82,8 +82,8 @@ def spread_rows(
     narrow: bool,
     sized: bool = False,
 ) -> np.ndarray:
-    """A tensor whose rows are of these kinds, in runs, in an order drawn by lot. ``sized``: places of all rows
-    differ alike by powers of two, and none hides what another loses."""
+    """A tensor whose rows are of these kinds, in runs, in an order drawn by lot. ``sized``: places of all
+    rows differ alike by powers of two: none hides what another loses."""
     own = tuple(axis for axis in range(len(shape)) if axis not in apart)
     inner = tuple(shape[axis] for axis in own)
     count = prod(shape[axis] for axis in apart)

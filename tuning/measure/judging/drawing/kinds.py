@@ -181,7 +181,8 @@ def _few(rows: Rows) -> np.ndarray:
 
 
 def _sorted(rows: Rows) -> np.ndarray:
-    made = np.sort(rows.normal(), -1)
+    """Of one sign: sums of many negative ones first lose more than their results have room for."""
+    made = np.sort(np.abs(rows.normal()), -1)
     return made if rows.rng.integers(0, 2) else made[:, ::-1]
 
 
@@ -195,9 +196,9 @@ def _periodic(rows: Rows) -> np.ndarray:
 
 
 def _smooth(rows: Rows) -> np.ndarray:
-    """Neighbours alike: a wave along the row, and a little noise."""
+    """Neighbours alike: a wave along the row, and a little noise. Of one sign, as what is sorted."""
     phases = rows.uniform(rows.count, 1) * 6 + np.arange(rows.length, dtype=rows.wide) / 37
-    return np.sin(phases) + rows.normal() * rows.wide(2.0**-6)
+    return np.sin(phases) + 1 + np.abs(rows.normal()) * rows.wide(2.0**-6)
 
 
 def _pixels(rows: Rows) -> np.ndarray:

@@ -29,6 +29,8 @@ BLOCKS = tuple(
 )
 FACTORS = ("near one", "turning signs", "with a zero", "powers of two", "behind a Sigmoid", "equal")
 SCORES = tuple(name for name in DATA if name not in ("tiny", "pixels", "magnitudes"))
+SIGNAL = ("normal", "heavy-tailed", "behind a Tanh", "few values")
+"""A Fourier transform by one of another length loses of each result what the largest is rounded by."""
 WEIGHTS = (
     "normal", "heavy-tailed", "outliers", "large channels", "sparse", "one of a row", "negative",
     "behind a Sigmoid", "few values", "equal", "periodic", "smooth", "far from zero", "sizes of rows",
@@ -131,6 +133,7 @@ ROLES: dict[str, Role] = {
     "terms": Role(DATA, _lines, "the last axis"),
     "added": Role(DATA, _each, "an element"),
     "image": Role(DATA, _maps, "a map", added=True),
+    "powered": Role(tuple(name for name in DATA if name != "tiny"), _maps, "a map", _MODEST),
     "pooled": Role(CHOSEN, _maps, "a map", _ALL),
     "filters": Role((*WEIGHTS, "magnitudes"), _first, "what makes one map", WEIGHTS_REACH),
     "spread filters": Role((*WEIGHTS, "magnitudes"), _second, "what makes one map", WEIGHTS_REACH),
@@ -147,7 +150,7 @@ ROLES: dict[str, Role] = {
     "normed groups": Role(_SIGNED, _first, "an image", calm=True),
     "normed axes": Role(
         tuple(name for name in _SIGNED if name not in ("equal", "one of a row", "sparse")),
-        _but_folded, "what has one mean", calm=True,
+        _but_folded, "what has one mean", _MODEST, calm=True,
     ),
     "scaled lines": Role(
         tuple(name for name in _SIGNED if name not in ("equal", "sparse")), _but_axis, "what has one norm"
@@ -161,7 +164,7 @@ ROLES: dict[str, Role] = {
     "matrix": Role(("normal", "outliers", "heavy-tailed", "few values", "behind a Tanh", "magnitudes"),
                    lambda operator, node, at: tuple(range(max(0, _rank(operator, node, at) - 2))), "a matrix",
                    _MODEST, calm=True),
-    "signal": Role(DATA, _first, "a signal", _MODEST),
+    "signal": Role(SIGNAL, _first, "a signal", _MODEST, calm=True),
     "losses": Role(HIDDEN[:-1], _but_channels, "a sample", _MODEST),
     "codes": Role(DATA, _lines, "the last axis", _CODED),
     "measured": Role(DATA, lambda operator, node, at: (), "the whole tensor", _MODEST),
@@ -227,7 +230,7 @@ GatherND moved, whole
 Gelu element
 Gemm factor, factor, added
 GlobalAveragePool image
-GlobalLpPool image
+GlobalLpPool powered
 GlobalMaxPool pooled
 Greater element
 GreaterOrEqual element
@@ -247,7 +250,7 @@ LessOrEqual element
 Log element
 LogSoftmax logits
 LpNormalization scaled lines
-LpPool image
+LpPool powered
 LRN windows
 MatMul left, right
 MatMulInteger whole, whole, zero points
@@ -306,7 +309,7 @@ SpaceToDepth moved
 Split moved
 Sqrt element
 Squeeze moved
-STFT signal, weights
+STFT signal
 Sub element
 Sum element
 Tan element

@@ -21,6 +21,8 @@ RUN = 64
 """Elements beside each other that are drawn in one way."""
 SMALL = 64
 """Where nobody knows what becomes of a large one."""
+IN_FLOAT64 = 2**53
+"""ONNX Runtime adds whole numbers, and takes their fmod, in float64."""
 _SHARES = (0.5, 0.02, 0.98)
 """Of what is true."""
 
@@ -58,7 +60,8 @@ def draw_whole(
         low, high = (1, max(1, domain.bounds[0])) if domain.kind == "length" else domain.bounds
         made = _between(low, high, count, rng)
     elif domain.kind == "nonzero":
-        made = _divisors(dtype, count, rng)
+        _, node, _ = role_of(operator, number)
+        made = _divisors(largest(operator, node, dtype), dtype, count, rng)
     else:
         _, node, _ = role_of(operator, number)
         most = largest(operator, node, dtype)
@@ -75,6 +78,8 @@ def largest(operator: Operator, node: Node, dtype: np.dtype) -> int:
         TYPES[op].family != "movement" for op in operator.op_types if op in TYPES
     ):
         return min(SMALL, most)
+    if node.op == "Mod" and node.attributes.get("fmod"):
+        return min(most, IN_FLOAT64)
     if dtype.itemsize == 1 or family in ("movement", "indexing") or node.op in _KEPT:
         return most
     if node.op == "Identity":
@@ -85,7 +90,7 @@ def largest(operator: Operator, node: Node, dtype: np.dtype) -> int:
     if node.op in _ADDED:
         return most // max(2, len(node.inputs))
     if node.op in _SUMMED:
-        return most // (terms(operator, node) + 1)
+        return min(most, IN_FLOAT64) // (terms(operator, node) + 1)
     if node.op in _MULTIPLIED:
         return isqrt(most // terms(operator, node))
     return min(SMALL, most)
@@ -142,9 +147,8 @@ def _between(low: int, high: int, count: int, rng: np.random.Generator) -> np.nd
     return made
 
 
-def _divisors(dtype: np.dtype, count: int, rng: np.random.Generator) -> np.ndarray:
+def _divisors(most: int, dtype: np.dtype, count: int, rng: np.random.Generator) -> np.ndarray:
     """Of both signs, where the type has two; not −1 of what may be the least number: that is no number."""
-    most = int(np.iinfo(dtype).max)
     made = _between(1, most, count, rng).astype(np.uint64 if dtype.kind == "u" else np.int64)
     if dtype.kind == "i":
         made *= rng.choice(np.array([-1, 1]), count)
