@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from opatlas.identity.operator_types import TYPES
 from tests.hostile.cheats.document import CHEATS
 from tests.tuning.measure.judging.drawn_values import section, written
@@ -11,9 +9,8 @@ from tuning.measure.judging.drawing.kinds import BESIDE, KINDS
 from tuning.measure.judging.drawing.roles import BY_TYPE, OTHERS, ROLES
 
 
-@pytest.mark.parametrize("op", sorted(TYPES))
-def test_every_operator_type_has_a_row(op: str) -> None:
-    assert op in BY_TYPE, f"say in drawing/roles.py what {op}'s inputs are drawn as"
+def test_every_operator_type_has_a_row() -> None:
+    assert not set(TYPES) - set(BY_TYPE), "say in drawing/roles.py what their inputs are drawn as"
 
 
 def test_rows_are_of_known_types_roles_and_kinds() -> None:

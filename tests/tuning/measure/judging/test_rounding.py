@@ -284,6 +284,15 @@ def test_a_large_element_excuses_only_what_is_computed_from_it(
         np.testing.assert_array_equal(before.allowed[others], after.allowed[others])
 
 
+def test_tiny_factors_of_a_large_product_have_room_too() -> None:
+    op = operator("MatMul", (64, 512), (512, 1024))
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal((64, 512), F32), random.standard_normal((512, 1024), F32)
+    [usual], [tiny] = references(op, a, b), references(op, a * F32(2.0**-40), b * F32(2.0**-40))
+    assert usual.allowed is not None and tiny.allowed is not None
+    np.testing.assert_allclose(tiny.allowed * 2.0**80, usual.allowed, rtol=1e-3)
+
+
 def test_what_cancels_has_the_room_of_what_it_was_made_of() -> None:
     chain = graph(
         step("Mul", [0, 0], [1]),

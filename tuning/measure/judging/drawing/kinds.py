@@ -187,9 +187,9 @@ def _sorted(rows: Rows) -> np.ndarray:
 
 
 def _periodic(rows: Rows) -> np.ndarray:
-    """Some numbers again and again, or one with turning signs."""
+    """Some numbers again and again, or one with turning signs; of few bits: roundings come again, too."""
     period = int(rows.rng.choice([2, 3, 4, 8, 16]))
-    made = rows.normal(rows.count, min(period, rows.length))
+    made = np.round(rows.normal(rows.count, min(period, rows.length)) * 8) / 8
     if period == 2:
         made = np.stack([made[:, 0], -made[:, 0]], -1)
     return np.tile(made, (1, -(-rows.length // made.shape[1])))[:, : rows.length]

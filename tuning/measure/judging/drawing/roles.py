@@ -155,7 +155,7 @@ ROLES: dict[str, Role] = {
     "scaled lines": Role(
         tuple(name for name in _SIGNED if name not in ("equal", "sparse")), _but_axis, "what has one norm"
     ),
-    "scaled maps": Role(DATA, _maps, "a map"),
+    "scaled maps": Role(DATA, _maps, "a map", calm=True),
     "windows": Role(_SIGNED, _but_channels, "what has one window", _MODEST),
     "scores": Role(SCORES, _lines, "one place of a sequence", _MODEST),
     "values": Role(DATA, _lines, "one place of a sequence", _MODEST),

@@ -7,7 +7,7 @@ are had by running the node once more on the squares of its inputs, since it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod, sqrt
 from typing import Any
 
@@ -27,8 +27,8 @@ _TILE = 5
 _TRANSFORMED, _OF_TILE = 16, 1 / 64
 """Elements of one tile of a Fourier transform, along each axis; what of the largest square in it an element
 far below may be off by."""
-_HEAVY, _MODEST = 1 << 24, 1e15
-"""Products of so many terms' squares are taken in float32, where these stay finite."""
+_HEAVY, _MODEST, _VANISHING = 1 << 24, 1e15, 1e-36
+"""Products of so many terms' squares are taken in float32, where these stay finite and are not nothing."""
 _IN_FLOAT32 = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 
 
@@ -196,9 +196,15 @@ def _squares(step: Step) -> tuple[torch.Tensor, ...]:
         return _gemm_squares(step, squared)
     if step.node.op in _IN_FLOAT32 and step.made[0].numel() * step.terms > _HEAVY:
         tensors = [value for value in squared if is_floating(value)]
-        if all(float(value.max()) < _MODEST for value in tensors if value.numel()):
+        if all(float(value.max()) < _MODEST for value in tensors if value.numel()) and not _vanishes(tensors):
             squared = [value.float() if is_floating(value) else value for value in squared]
     return step.call(squared)
+
+
+def _vanishes(squares: Sequence[torch.Tensor]) -> bool:
+    """Whether a product of the smallest may be nothing in float32."""
+    least = (torch.where(value > 0, value, torch.inf).min() for value in squares if value.numel())
+    return prod(float(one) for one in least) < _VANISHING
 
 
 def _square(value: torch.Tensor) -> torch.Tensor:
