@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ CHEAP_FLOPS, CHEAP_BYTES = 3e8, 16e6
 it on one, in a part of its output where it has such."""
 FURTHER, MOST_FURTHER, VERY_CHEAP = 3, 12, 0.1
 """Sets; as many as an operator of few rows may have, where it costs that share: each kind has a row then."""
+
+
+LITTLE = 1 << 16
+"""Elements of a dear operator's runtime inputs: beside its constants, they are nothing."""
 
 
 class Specimen:
@@ -203,11 +208,18 @@ def tensor_bytes(operator: Operator) -> int:
 
 def how_many_further(operator: Operator) -> int:
     """Sets of all kinds of values, beside the timed ones."""
-    if is_dear(operator):
-        return 1
     rows, kinds = rows_to_deal(operator)
+    wanted = -(-kinds // rows)
+    if is_dear(operator):
+        return min(MOST_FURTHER, wanted) if _needs_little(operator) else 1
     most = MOST_FURTHER if _cost(operator) <= VERY_CHEAP else FURTHER
-    return max(FURTHER, min(most, -(-kinds // rows)))
+    return max(FURTHER, min(most, wanted))
+
+
+def _needs_little(operator: Operator) -> bool:
+    """Whether what comes with every run of a dear operator is little, and a part of it costs little, too."""
+    elements = sum(prod(operator.inputs[number].shape) for number in operator.runtime_inputs)
+    return elements <= LITTLE and part_of(operator, np.random.default_rng(0)) is not None
 
 
 def is_dear(operator: Operator) -> bool:

@@ -91,13 +91,19 @@ class FreshSets:
         self._wide: list[FreshSet] = []
         self._batches_used = self._wide_used = 0
         further = how_many_further(operator)
-        self.wide_sets = 1 if is_dear(operator) else WIDE if further == FURTHER else further
+        self.wide_sets = WIDE if further == FURTHER and not is_dear(operator) else further
         if self.batch.heavy and part_of(operator, self._rng) is None:
             self.wide_sets = 0
 
     def forget_used(self) -> None:
         """What was handed out so far is never handed out again."""
         del self._everyday[: self._batches_used * self.batch.calls], self._wide[: self._wide_used]
+        self._batches_used = self._wide_used = 0
+
+    def forget_all(self) -> None:
+        """Their references are of other constants."""
+        self._everyday.clear()
+        self._wide.clear()
         self._batches_used = self._wide_used = 0
 
     def draw_ahead(self, processes: int) -> None:
