@@ -22,7 +22,7 @@ _SHARPER = np.array([1, 1, 4, 16], np.float32)
 """What queries are multiplied by: scores of a hundred, whose exponentials are infinite."""
 _LEAST = 2.0**-10
 """Of what has to be positive."""
-_USUAL_STEPS, _COARSE, _FINE = (0.01, 0.05), (-3, 3), (-20, -8)
+_USUAL_STEPS, _COARSE, _FINE = (0.01, 0.05), (-3, 3), (-20, -10)
 """Of a quantisation: the steps, and exponents of others."""
 
 

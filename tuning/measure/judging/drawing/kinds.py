@@ -320,7 +320,7 @@ BESIDE: dict[str, tuple[str, str]] = {
     TRUTHS: ("half, few, or nearly all true", "who takes one for all"),
     PLACES: ("random, in order, one again and again, an axis's ends, from its end", "who copies ahead"),
     STEPS: (
-        "of hundredths, from 2^-20 to 2^-8, and from 1/8 to 8",
+        "of hundredths, from 2^-20 to 2^-10, and from 1/8 to 8",
         "who has a series, or a fixed point, for usual ones",
     ),
 }
