@@ -55,7 +55,7 @@ def _of_all_kinds(
     value = operator.inputs[number]
     dtype = numpy_dtype(value.dtype)
     if dtype.kind in "biu":
-        return draw_whole(operator, number, domain, hand, constant=constant)
+        return draw_whole(operator, number, domain, hand)
     whole = operator.output_values[0].dtype.startswith(("int", "uint"))
     if "Pow" in operator.op_types and whole:  # to broken powers: a rounding decides
         return make_span(value, domain, "normal", hand.rng)

@@ -48,6 +48,8 @@ def draw_all_kinds(
     if role is ROLES["scores"] and number == operator.nodes[0].inputs[0] and not is_mild(operator):
         lines = hand.rng.choice(_SHARPER, prod(value.shape[:-1]))
         made = made * np.repeat(lines, value.shape[-1])
+    if domain.kind == "between" and cast_to is None:
+        made = np.clip(made, *domain.bounds)
     limit = _largest(dtype)
     made = np.where(np.isfinite(made), np.clip(made, -limit, limit), made)
     return behind(value, made.reshape(value.shape).astype(dtype), hand.rng)

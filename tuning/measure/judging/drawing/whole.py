@@ -16,6 +16,7 @@ from tuning.measure.judging.drawing.drawn import behind
 from tuning.measure.judging.drawing.roles import ROLES, role_of
 from tuning.measure.judging.placing import IGNORED, integers
 from tuning.measure.judging.tolerance import terms
+from tuning.measure.shared_tensors import span
 
 RUN = 64
 """Elements beside each other that are drawn in one way."""
@@ -38,9 +39,7 @@ _SUMMED = frozenset({"ReduceSum", "CumSum", "ReduceL1"})
 _MULTIPLIED = frozenset({"MatMul", "Gemm", "Mul"})
 
 
-def draw_whole(
-    operator: Operator, number: int, domain: Domain, hand: Hand, *, constant: bool = False
-) -> np.ndarray:
+def draw_whole(operator: Operator, number: int, domain: Domain, hand: Hand) -> np.ndarray:
     """The flat elements behind one input of whole numbers or truth values."""
     value, rng = operator.inputs[number], hand.rng
     dtype, count = numpy_dtype(value.dtype), prod(value.shape)
@@ -51,8 +50,6 @@ def draw_whole(
             truths[..., :1] = True  # who sees nothing has no answer that all agree on
         return behind(value, truths, rng)
     if domain.kind in ("unique", "tuple", "unique_tuple", "in_plane", "positive"):
-        from tuning.measure.shared_tensors import span
-
         return integers(value, domain, dtype, span(value.shape, value.strides), rng)
     if domain.kind == "index":
         made = _places(domain, count, rng)
