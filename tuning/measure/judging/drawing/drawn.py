@@ -52,7 +52,7 @@ def draw_all_kinds(
         made = np.clip(made, *domain.bounds)
     limit = _largest(dtype)
     made = np.where(np.isfinite(made), np.clip(made, -limit, limit), made)
-    return behind(value, made.reshape(value.shape).astype(dtype), hand.rng)
+    return behind(value, made.reshape(value.shape).astype(dtype))
 
 
 def _has_strata(operator: Operator, domain: Domain) -> bool:
@@ -62,11 +62,11 @@ def _has_strata(operator: Operator, domain: Domain) -> bool:
     return len(operator.nodes) == 1 and operator.nodes[0].op in OF_ARGUMENT
 
 
-def behind(value: Value, dense: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def behind(value: Value, dense: np.ndarray) -> np.ndarray:
     """The span that a tensor lies in; others of its values lie in the gaps."""
     if value.strides is None or dense.size == 0:
         return dense.reshape(-1)
-    flat = rng.choice(dense.reshape(-1), span(value.shape, value.strides))
+    flat = np.resize(dense, span(value.shape, value.strides))
     steps = [stride * flat.itemsize for stride in value.strides]
     np.lib.stride_tricks.as_strided(flat, value.shape, steps)[...] = dense
     return flat

@@ -48,7 +48,7 @@ def draw_whole(operator: Operator, number: int, domain: Domain, hand: Hand) -> n
         truths = (rng.random(count) < shares).reshape(value.shape)
         if role_of(operator, number)[0] is ROLES["mask"]:
             truths[..., :1] = True  # who sees nothing has no answer that all agree on
-        return behind(value, truths, rng)
+        return behind(value, truths)
     if domain.kind in ("unique", "tuple", "unique_tuple", "in_plane", "positive"):
         return integers(value, domain, dtype, span(value.shape, value.strides), rng)
     if domain.kind == "index":
@@ -63,7 +63,7 @@ def draw_whole(operator: Operator, number: int, domain: Domain, hand: Hand) -> n
         _, node, _ = role_of(operator, number)
         most = largest(operator, node, dtype)
         made = _between(0 if dtype.kind == "u" else _least(node, dtype, most), most, count, rng)
-    return behind(value, made.astype(dtype).reshape(value.shape), rng)
+    return behind(value, made.astype(dtype).reshape(value.shape))
 
 
 def largest(operator: Operator, node: Node, dtype: np.dtype) -> int:
