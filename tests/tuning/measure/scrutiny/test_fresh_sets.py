@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def test_a_heavy_operators_timed_runs_go_through_all_everyday_distributions(
     drawn: list[str] = []
     make = fresh_sets.make_runtime
 
-    def noted(operator: Operator, name: str, *more: object) -> dict[int, Array]:
+    def noted(operator: Operator, name: str, *more: Any) -> dict[int, Array]:
         drawn.append(name)
         return make(operator, name, *more)
 
