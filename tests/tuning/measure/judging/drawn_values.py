@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.hostile.cheats.document import CHEATS
 from tuning.measure.judging.drawing.kinds import BESIDE, KINDS
-from tuning.measure.judging.drawing.roles import BY_TYPE, OTHERS, ROLES
+from tuning.measure.judging.drawing.roles import BY_TYPE, OTHERS, ROLES, TRAINED
 
 PAGE = Path(__file__).parents[4] / "docs" / "accuracy.md"
 HEADING = "## What is drawn"
@@ -49,6 +49,7 @@ def types() -> Iterator[str]:
     yield "| --- | --- |"
     for found, ops in sorted(groups.items(), key=lambda group: group[1]):
         yield f"| {', '.join(ops)} | {', '.join(found)} |"
+    yield f"| BatchNormalization in training | {', '.join(TRAINED)} |"
     yield f"| any other | {', '.join(OTHERS)} |"
 
 

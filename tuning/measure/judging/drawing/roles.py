@@ -147,6 +147,10 @@ ROLES: dict[str, Role] = {
     "compared": Role(CHOSEN, _but_axis, "what is compared", _ALL),
     "normed": Role(_SIGNED, _before_axis, "what has one mean", calm=True),
     "normed maps": Role(_SIGNED, _maps, "a map", calm=True),
+    "batches": Role(
+        tuple(name for name in _SIGNED if name not in ("negative", "equal", "far from zero")), _maps, "a map",
+        _MODEST, calm=True,
+    ),
     "normed groups": Role(_SIGNED, _first, "an image", calm=True),
     "normed axes": Role(
         tuple(name for name in _SIGNED if name not in ("equal", "one of a row", "sparse")),
@@ -332,6 +336,8 @@ def _read(line: str) -> tuple[str, tuple[str, ...]]:
 
 BY_TYPE: dict[str, tuple[str, ...]] = dict(map(_read, _TABLE.strip().splitlines()))
 """Type → its inputs' roles by position; the last one is that of all further inputs."""
+TRAINED = ("batches", "weights")
+"""Of a batch normalisation in training: sums over a whole batch, added one by one, lose much."""
 OTHERS = ("other",)
 """Of types that the table does not have."""
 
@@ -341,7 +347,7 @@ def role_of(operator: Operator, number: int) -> tuple[Role, Node, int]:
     for node in operator.nodes:
         if number in node.inputs:
             position = node.inputs.index(number)
-            roles = BY_TYPE.get(node.op, OTHERS)
+            roles = TRAINED if node.attributes.get("training_mode") else BY_TYPE.get(node.op, OTHERS)
             return ROLES[roles[min(position, len(roles) - 1)]], node, position
     return ROLES["other"], operator.nodes[0], 0
 
