@@ -16,7 +16,7 @@ from tuning.measure.judging.check import Reference
 from tuning.measure.judging.drawing.dealing import Dealer
 from tuning.measure.judging.drawing.roles import rows_to_deal
 from tuning.measure.judging.inputs import TIMED, make_constants, make_runtime
-from tuning.measure.judging.parts import Part, part_of
+from tuning.measure.judging.parts import OutputPart, part_of
 from tuning.measure.shared_tensors import BUFFERS, Planner, SharedMemory, TensorSlot
 
 CHEAP_FLOPS, CHEAP_BYTES = 3e8, 16e6
@@ -44,7 +44,7 @@ class Specimen:
         self.further = how_many_further(operator)
         self.sets = BUFFERS + self.further
         self.dealer, self._weights = map(Dealer, self.rng.spawn(2))
-        self.part: Part | None = part_of(operator, self.rng) if is_dear(operator) else None
+        self.part: OutputPart | None = part_of(operator, self.rng) if is_dear(operator) else None
         planner = Planner()
         self.constant_slots = {
             number: _place(planner, operator, number) for number in operator.constant_inputs

@@ -26,7 +26,7 @@ Axes = Sequence[int | None] | None
 
 
 @dataclass(frozen=True)
-class Part:
+class OutputPart:
     """``operator`` computes it, of dense runtime inputs only; ``axes``: of each of its inputs, the axis that
     is cut, if any; ``places`` along it, which lie on ``axis`` of the output."""
 
@@ -50,7 +50,7 @@ class Part:
         return replace(reference, axis=self.axis, places=self.places)
 
 
-def part_of(operator: Operator, rng: np.random.Generator) -> Part | None:
+def part_of(operator: Operator, rng: np.random.Generator) -> OutputPart | None:
     """A part that costs little; None where the operator has none that costs less than all of it."""
     if len(operator.outputs) != 1 or not operator.runtime_inputs:
         return None
@@ -59,7 +59,7 @@ def part_of(operator: Operator, rng: np.random.Generator) -> Part | None:
     if share >= 0.5:
         return None
     shape = operator.output_values[0].shape
-    best: tuple[float, Part] | None = None
+    best: tuple[float, OutputPart] | None = None
     for axis, extent in enumerate(shape):
         kept = min(extent, max(LEAST, int(extent * share)))
         if kept > extent // 2 or (cut := _cut_back(operator, axis)) is None:
@@ -93,7 +93,7 @@ def _cut_back(operator: Operator, axis: int) -> dict[int, int | None] | None:
     return cut
 
 
-def _made(operator: Operator, cut: Mapping[int, int | None], axis: int, places: np.ndarray) -> Part:
+def _made(operator: Operator, cut: Mapping[int, int | None], axis: int, places: np.ndarray) -> OutputPart:
     def value(number: int, one: Value) -> Value:
         shape = list(one.shape)
         if (along := cut.get(number)) is not None:
@@ -108,7 +108,7 @@ def _made(operator: Operator, cut: Mapping[int, int | None], axis: int, places: 
         nodes=tuple(_regrouped(operator, node, cut, len(places)) for node in operator.nodes),
     )
     axes = {n: along for n in operator.tensor_inputs if (along := cut.get(n)) is not None}
-    return Part(small, operator, axes, axis, places)
+    return OutputPart(small, operator, axes, axis, places)
 
 
 def _regrouped(operator: Operator, node: Node, cut: Mapping[int, int | None], kept: int) -> Node:

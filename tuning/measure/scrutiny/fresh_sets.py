@@ -17,7 +17,7 @@ from opatlas.identity import Operator, describe
 from tuning.measure.judging.check import Reference
 from tuning.measure.judging.drawing.dealing import Dealer
 from tuning.measure.judging.inputs import make_runtime
-from tuning.measure.judging.parts import Part, part_of
+from tuning.measure.judging.parts import OutputPart, part_of
 from tuning.measure.shared_tensors import span
 from tuning.measure.specimen import FURTHER, how_many_further, is_dear
 
@@ -70,7 +70,7 @@ class Batch:
         return cls(calls, min(MOST_ROUNDS, max(1, MOST_ELEMENTS // max(1, calls * elements))))
 
 
-References = Callable[[Sequence[Mapping[int, np.ndarray]], Part | None], Sequence[Sequence[Reference]]]
+References = Callable[[Sequence[Mapping[int, np.ndarray]], OutputPart | None], Sequence[Sequence[Reference]]]
 """Computes the references of such sets, or of a part of them, in a trusted child; raises ChildFailed where it
 cannot."""
 

@@ -21,7 +21,7 @@ from opatlas.identity import Operator
 from tuning.measure.device.watch import CONTEXT_BYTES, DeviceWatch
 from tuning.measure.judging.agreement import disagreement
 from tuning.measure.judging.check import Reference
-from tuning.measure.judging.parts import Part
+from tuning.measure.judging.parts import OutputPart
 from tuning.measure.judging.reference import methods
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import Bounds, ChildFailed
@@ -71,7 +71,9 @@ class Referees:
         self._device = device if _device_computes(specimen.operator) else None
         self._believed = False
 
-    def of(self, sets: Sequence[Mapping[int, np.ndarray]], part: Part | None = None) -> list[list[Reference]]:
+    def of(
+        self, sets: Sequence[Mapping[int, np.ndarray]], part: OutputPart | None = None
+    ) -> list[list[Reference]]:
         """References of sets that lie in the parent's memory, or of one part of each. Raises ChildFailed
         where none can be had."""
         if part is not None:
@@ -105,7 +107,7 @@ class Referees:
         return self._ask(method, sets_fd, sets) if found is None else found
 
     def _of_part(
-        self, method: str, sets: Sequence[Mapping[int, np.ndarray]], part: Part
+        self, method: str, sets: Sequence[Mapping[int, np.ndarray]], part: OutputPart
     ) -> list[list[Reference]]:
         """Of one part of each set; its inputs, constants too, are handed over with each."""
         constants = self.specimen.constants
@@ -161,7 +163,7 @@ class Referees:
         sets_fd: int,
         sets: Sets,
         device: DeviceWatch | None = None,
-        part: Part | None = None,
+        part: OutputPart | None = None,
     ) -> list[list[Reference]]:
         """By one method, of a child of its own. Raises ChildFailed."""
         specimen, library, bounds = self.specimen, self._library(), BOUNDS

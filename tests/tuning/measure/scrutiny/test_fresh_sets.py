@@ -14,7 +14,7 @@ from opatlas.identity import Operator, Setting, parse_operator
 from tuning.measure import specimen
 from tuning.measure.judging import parts
 from tuning.measure.judging.check import Reference, compare
-from tuning.measure.judging.parts import Part
+from tuning.measure.judging.parts import OutputPart
 from tuning.measure.judging.reference import runner
 from tuning.measure.outcome import Status
 from tuning.measure.scrutiny import fresh_sets
@@ -27,7 +27,7 @@ PRODUCT = parse_operator(
 Array = np.ndarray
 
 
-def references(sets: Sequence[Mapping[int, Array]], part: Part | None) -> list[list[Reference]]:
+def references(sets: Sequence[Mapping[int, Array]], part: OutputPart | None) -> list[list[Reference]]:
     operator = PRODUCT if part is None else part.operator
     run = runner("torch64", operator, Setting(), {})
 

@@ -15,7 +15,7 @@ from opatlas.noise import SITTINGS
 from tests.tuning.measure.kernels import relu_operator
 from tuning.measure.bench import LiveBench
 from tuning.measure.judging.check import Reference
-from tuning.measure.judging.parts import Part
+from tuning.measure.judging.parts import OutputPart
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import ChildFailed, Took
 from tuning.measure.scrutiny import recomputation
@@ -77,7 +77,9 @@ class Drawn:
     def __init__(self) -> None:
         self.times: list[int] = []
 
-    def __call__(self, sets: Sequence[Mapping[int, np.ndarray]], part: Part | None) -> list[list[Reference]]:
+    def __call__(
+        self, sets: Sequence[Mapping[int, np.ndarray]], part: OutputPart | None
+    ) -> list[list[Reference]]:
         self.times.append(len(sets))
         return [[] for _ in sets]
 

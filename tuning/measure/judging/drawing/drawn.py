@@ -11,7 +11,7 @@ from opatlas.identity.operator_types import TYPES
 from opatlas.load.dtypes import numpy_dtype
 from tuning.measure.judging.domain import Domain
 from tuning.measure.judging.drawing.dealing import Hand, spread_rows
-from tuning.measure.judging.drawing.roles import CONSTANT, ROLES, WEIGHTS_REACH, Role, role_of
+from tuning.measure.judging.drawing.roles import CONSTANT, ROLES, WEIGHTS_REACH, InputRole, role_of
 from tuning.measure.judging.strata import OF_ARGUMENT, Strata, spread_elements, strata_of
 from tuning.measure.shared_tensors import span
 
@@ -79,7 +79,7 @@ def is_mild(operator: Operator) -> bool:
 
 
 def _by_row(
-    operator: Operator, number: int, role: Role, dtype: np.dtype, hand: Hand, *, constant: bool
+    operator: Operator, number: int, role: InputRole, dtype: np.dtype, hand: Hand, *, constant: bool
 ) -> np.ndarray:
     value = operator.inputs[number]
     _, node, position = role_of(operator, number)
@@ -94,7 +94,7 @@ def _by_row(
 def _rows(
     operator: Operator,
     number: int,
-    role: Role,
+    role: InputRole,
     dtype: np.dtype,
     hand: Hand,
     shape: tuple[int, ...],
@@ -135,7 +135,7 @@ def _blocks(count: int) -> tuple[int, int]:
     return -(-count // length), length
 
 
-def _by_element(operator: Operator, number: int, role: Role, dtype: np.dtype, hand: Hand) -> np.ndarray:
+def _by_element(operator: Operator, number: int, role: InputRole, dtype: np.dtype, hand: Hand) -> np.ndarray:
     """Each element of its own stratum; some blocks of a kind, where the function is defined on it."""
     strata = strata_of(operator, number)
     if strata is None:

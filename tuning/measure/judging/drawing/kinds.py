@@ -60,7 +60,7 @@ Make = Callable[[Rows], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """``jobs``: where jobs have such values. ``wrong``: who is wrong on them and on nothing else."""
 
     name: str
@@ -257,45 +257,50 @@ def _doubling(rows: Rows) -> np.ndarray:
     return made
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, ValueKind] = {
     kind.name: kind
     for kind in (
-        Kind("normal", Rows.normal, "a normalised layer's output", "who computes nothing"),
-        Kind("behind a Relu", _relu, "activations: none negative, half zero",
+        ValueKind("normal", Rows.normal, "a normalised layer's output", "who computes nothing"),
+        ValueKind("behind a Relu", _relu, "activations: none negative, half zero",
              "who takes signs for granted, or a zero for the end of a row"),
-        Kind("negative", _negative, "logits, log-probabilities", "who begins a maximum at zero"),
-        Kind("behind a Sigmoid", _sigmoid, "gates, probabilities", "who expects sums to cancel"),
-        Kind("behind a Tanh", _tanh, "recurrent states: many are exactly ±1", "who breaks ties his own way"),
-        Kind("behind a Gelu", _gelu, "activations: the negative ones are small",
+        ValueKind("negative", _negative, "logits, log-probabilities", "who begins a maximum at zero"),
+        ValueKind("behind a Sigmoid", _sigmoid, "gates, probabilities", "who expects sums to cancel"),
+        ValueKind("behind a Tanh", _tanh, "recurrent states: many are exactly ±1",
+                  "who breaks ties his own way"),
+        ValueKind("behind a Gelu", _gelu, "activations: the negative ones are small",
              "who leaves small negatives out"),
-        Kind("behind a Softmax", _softmax, "attention weights, that sum to one",
+        ValueKind("behind a Softmax", _softmax, "attention weights, that sum to one",
              "who leaves out what is small beside one"),
-        Kind("sparse", _sparse, "pruned weights, padding; from a third to nearly all is zero",
+        ValueKind("sparse", _sparse, "pruned weights, padding; from a third to nearly all is zero",
              "who skips what begins with zeros"),
-        Kind("one of a row", _alone, "one-hot rows, one spike", "who looks at samples"),
-        Kind("magnitudes", _magnitudes, "unscaled features", "who keeps few exponents"),
-        Kind("outliers", _outliers, "one weight in 64 is large", "who clips, or has a fixed scale"),
-        Kind("large channels", _columns, "a transformer's outlier channels", "who has one scale for a row"),
-        Kind("heavy-tailed", _heavy_tailed, "trained layers' weights", "who clips at some deviations"),
-        Kind("sizes of rows", _sizes, "rows that differ by powers of two",
+        ValueKind("one of a row", _alone, "one-hot rows, one spike", "who looks at samples"),
+        ValueKind("magnitudes", _magnitudes, "unscaled features", "who keeps few exponents"),
+        ValueKind("outliers", _outliers, "one weight in 64 is large", "who clips, or has a fixed scale"),
+        ValueKind("large channels", _columns, "a transformer's outlier channels",
+                  "who has one scale for a row"),
+        ValueKind("heavy-tailed", _heavy_tailed, "trained layers' weights", "who clips at some deviations"),
+        ValueKind("sizes of rows", _sizes, "rows that differ by powers of two",
              "who has one scale for the tensor"),
-        Kind("sizes of places", _places, "parts of an image, of a row, that differ by powers of two",
+        ValueKind("sizes of places", _places, "parts of an image, of a row, that differ by powers of two",
              "who has one scale for a row or a map"),
-        Kind("far from zero", _shifted, "features with a mean", "who subtracts nearly equal numbers"),
-        Kind("equal", _equal, "biases, padding, blank images", "who takes the last of equals"),
-        Kind("few values", _few, "counts, labels, quantised numbers", "who breaks ties his own way"),
-        Kind("sorted", _sorted, "positions, times", "who is right in one order only"),
-        Kind("periodic", _periodic, "positional encodings, signs that turn", "who samples every other place"),
-        Kind("smooth", _smooth, "audio, images: neighbours alike", "who interpolates what he has not read"),
-        Kind("pixels", _pixels, "images, 0 to 255", "who expects values around zero"),
-        Kind("tiny", _tiny, "what has died out: 2^-60 and so", "who takes small for zero"),
-        Kind("masked", _masked, "minus infinity where a mask hides", "who multiplies infinities"),
-        Kind("infinite", _infinite, "what has overflowed before",
+        ValueKind("far from zero", _shifted, "features with a mean", "who subtracts nearly equal numbers"),
+        ValueKind("equal", _equal, "biases, padding, blank images", "who takes the last of equals"),
+        ValueKind("few values", _few, "counts, labels, quantised numbers", "who breaks ties his own way"),
+        ValueKind("sorted", _sorted, "positions, times", "who is right in one order only"),
+        ValueKind("periodic", _periodic, "positional encodings, signs that turn",
+                  "who samples every other place"),
+        ValueKind("smooth", _smooth, "audio, images: neighbours alike",
+                  "who interpolates what he has not read"),
+        ValueKind("pixels", _pixels, "images, 0 to 255", "who expects values around zero"),
+        ValueKind("tiny", _tiny, "what has died out: 2^-60 and so", "who takes small for zero"),
+        ValueKind("masked", _masked, "minus infinity where a mask hides", "who multiplies infinities"),
+        ValueKind("infinite", _infinite, "what has overflowed before",
              "who begins a maximum at the largest number"),
-        Kind("near one", _near_one, "factors", "who computes nothing"),
-        Kind("turning signs", _turning, "factors of both signs", "who goes by logarithms"),
-        Kind("with a zero", _with_a_zero, "factors, one of them zero", "who goes by logarithms"),
-        Kind("powers of two", _doubling, "factors that are not near one", "who takes a series around one"),
+        ValueKind("near one", _near_one, "factors", "who computes nothing"),
+        ValueKind("turning signs", _turning, "factors of both signs", "who goes by logarithms"),
+        ValueKind("with a zero", _with_a_zero, "factors, one of them zero", "who goes by logarithms"),
+        ValueKind("powers of two", _doubling, "factors that are not near one",
+                  "who takes a series around one"),
     )
 }  # fmt: skip
 """By name."""

@@ -105,7 +105,7 @@ def _gemm(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Role:
+class InputRole:
     """``by_element``: each element has a stratum of its own (:mod:`tuning.measure.judging.strata`), and
     ``kinds`` are those of blocks. ``reach``: by how many powers of two sizes differ; ``calm``: see
     :class:`~tuning.measure.judging.drawing.kinds.Rows`. ``added``:
@@ -124,59 +124,59 @@ _MODEST, _CODED, _ALL = 3, 30, 100
 """Exponentials of rows that differ by 2^20 are infinite or nothing; codes end far before, and what chooses a
 number keeps it as it is."""
 
-ROLES: dict[str, Role] = {
-    "element": Role(BLOCKS, _each, "each element of a stratum of its own, and blocks", by_element=True),
-    "moved": Role(BLOCKS, _each, "each element of a stratum of its own, and blocks", by_element=True),
-    "left": Role(DATA, _lines, "a row of the product", added=True),
-    "right": Role(DATA, _columns, "a column of the product", added=True),
-    "factor": Role(DATA, _gemm, "a row or column of the product", added=True),
-    "terms": Role(DATA, _lines, "the last axis"),
-    "added": Role(DATA, _each, "an element"),
-    "image": Role(DATA, _maps, "a map", added=True),
-    "powered": Role(tuple(name for name in DATA if name != "tiny"), _maps, "a map", _MODEST),
-    "pooled": Role(CHOSEN, _maps, "a map", _ALL),
-    "filters": Role((*WEIGHTS, "magnitudes"), _first, "what makes one map", WEIGHTS_REACH),
-    "spread filters": Role((*WEIGHTS, "magnitudes"), _second, "what makes one map", WEIGHTS_REACH),
-    "weights": Role(WEIGHTS, _each, "an element", WEIGHTS_REACH),
-    "folded": Role(DATA, _but_folded, "what is folded"),
-    "picked": Role(CHOSEN, _but_folded, "what is folded", _ALL),
-    "multiplied": Role(FACTORS, _but_folded, "what is folded", _MODEST),
-    "powers": Role(HIDDEN, _but_folded, "what is folded", _MODEST),
-    "squared": Role(tuple(name for name in DATA if name != "tiny"), _but_folded, "what is folded"),
-    "logits": Role(HIDDEN, _but_axis, "what is weighed together", _MODEST),
-    "compared": Role(CHOSEN, _but_axis, "what is compared", _ALL),
-    "normed": Role(_SIGNED, _before_axis, "what has one mean", calm=True),
-    "normed maps": Role(_SIGNED, _maps, "a map", calm=True),
-    "batches": Role(
+ROLES: dict[str, InputRole] = {
+    "element": InputRole(BLOCKS, _each, "each element of a stratum of its own, and blocks", by_element=True),
+    "moved": InputRole(BLOCKS, _each, "each element of a stratum of its own, and blocks", by_element=True),
+    "left": InputRole(DATA, _lines, "a row of the product", added=True),
+    "right": InputRole(DATA, _columns, "a column of the product", added=True),
+    "factor": InputRole(DATA, _gemm, "a row or column of the product", added=True),
+    "terms": InputRole(DATA, _lines, "the last axis"),
+    "added": InputRole(DATA, _each, "an element"),
+    "image": InputRole(DATA, _maps, "a map", added=True),
+    "powered": InputRole(tuple(name for name in DATA if name != "tiny"), _maps, "a map", _MODEST),
+    "pooled": InputRole(CHOSEN, _maps, "a map", _ALL),
+    "filters": InputRole((*WEIGHTS, "magnitudes"), _first, "what makes one map", WEIGHTS_REACH),
+    "spread filters": InputRole((*WEIGHTS, "magnitudes"), _second, "what makes one map", WEIGHTS_REACH),
+    "weights": InputRole(WEIGHTS, _each, "an element", WEIGHTS_REACH),
+    "folded": InputRole(DATA, _but_folded, "what is folded"),
+    "picked": InputRole(CHOSEN, _but_folded, "what is folded", _ALL),
+    "multiplied": InputRole(FACTORS, _but_folded, "what is folded", _MODEST),
+    "powers": InputRole(HIDDEN, _but_folded, "what is folded", _MODEST),
+    "squared": InputRole(tuple(name for name in DATA if name != "tiny"), _but_folded, "what is folded"),
+    "logits": InputRole(HIDDEN, _but_axis, "what is weighed together", _MODEST),
+    "compared": InputRole(CHOSEN, _but_axis, "what is compared", _ALL),
+    "normed": InputRole(_SIGNED, _before_axis, "what has one mean", calm=True),
+    "normed maps": InputRole(_SIGNED, _maps, "a map", calm=True),
+    "batches": InputRole(
         tuple(name for name in _SIGNED if name not in ("negative", "equal", "far from zero")), _maps, "a map",
         _MODEST, calm=True,
     ),
-    "normed groups": Role(_SIGNED, _first, "an image", calm=True),
-    "normed axes": Role(
+    "normed groups": InputRole(_SIGNED, _first, "an image", calm=True),
+    "normed axes": InputRole(
         tuple(name for name in _SIGNED if name not in ("equal", "one of a row", "sparse")),
         _but_folded, "what has one mean", _MODEST, calm=True,
     ),
-    "scaled lines": Role(
+    "scaled lines": InputRole(
         tuple(name for name in _SIGNED if name not in ("equal", "sparse")), _but_axis, "what has one norm"
     ),
-    "scaled maps": Role(DATA, _maps, "a map", calm=True),
-    "windows": Role(_SIGNED, _but_channels, "what has one window", _MODEST),
-    "scores": Role(SCORES, _lines, "one place of a sequence", _MODEST),
-    "values": Role(DATA, _lines, "one place of a sequence", _MODEST),
-    "mask": Role(("masked",), _lines, "one place of a sequence", _MODEST),
-    "angles": Role(SCORES, _lines, "one place of a sequence", _MODEST),
-    "matrix": Role(("normal", "outliers", "heavy-tailed", "few values", "behind a Tanh", "magnitudes"),
+    "scaled maps": InputRole(DATA, _maps, "a map", calm=True),
+    "windows": InputRole(_SIGNED, _but_channels, "what has one window", _MODEST),
+    "scores": InputRole(SCORES, _lines, "one place of a sequence", _MODEST),
+    "values": InputRole(DATA, _lines, "one place of a sequence", _MODEST),
+    "mask": InputRole(("masked",), _lines, "one place of a sequence", _MODEST),
+    "angles": InputRole(SCORES, _lines, "one place of a sequence", _MODEST),
+    "matrix": InputRole(("normal", "outliers", "heavy-tailed", "few values", "behind a Tanh", "magnitudes"),
                    lambda operator, node, at: tuple(range(max(0, _rank(operator, node, at) - 2))), "a matrix",
                    _MODEST, calm=True),
-    "signal": Role(SIGNAL, _first, "a signal", _MODEST, calm=True),
-    "losses": Role(HIDDEN[:-1], _but_channels, "a sample", _MODEST),
-    "codes": Role(DATA, _lines, "the last axis", _CODED),
-    "measured": Role(DATA, lambda operator, node, at: (), "the whole tensor", _MODEST),
-    "steps": Role((), _each, "an element"),
-    "zero points": Role((), _each, "an element: the ends of its type, and between"),
-    "whole": Role((), _each, "runs: random, ends of what is legal, equal, in order"),
-    "nothing": Role((), _each, "no tensor is passed"),
-    "other": Role(_SIGNED, _lines, "the last axis", _MODEST, calm=True),
+    "signal": InputRole(SIGNAL, _first, "a signal", _MODEST, calm=True),
+    "losses": InputRole(HIDDEN[:-1], _but_channels, "a sample", _MODEST),
+    "codes": InputRole(DATA, _lines, "the last axis", _CODED),
+    "measured": InputRole(DATA, lambda operator, node, at: (), "the whole tensor", _MODEST),
+    "steps": InputRole((), _each, "an element"),
+    "zero points": InputRole((), _each, "an element: the ends of its type, and between"),
+    "whole": InputRole((), _each, "runs: random, ends of what is legal, equal, in order"),
+    "nothing": InputRole((), _each, "no tensor is passed"),
+    "other": InputRole(_SIGNED, _lines, "the last axis", _MODEST, calm=True),
 }  # fmt: skip
 
 _TABLE = """
@@ -342,7 +342,7 @@ OTHERS = ("other",)
 """Of types that the table does not have."""
 
 
-def role_of(operator: Operator, number: int) -> tuple[Role, Node, int]:
+def role_of(operator: Operator, number: int) -> tuple[InputRole, Node, int]:
     """An input's role, by the first node that takes it, with that node and its position there."""
     for node in operator.nodes:
         if number in node.inputs:
