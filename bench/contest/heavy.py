@@ -18,6 +18,7 @@ import numpy as np
 from opatlas.errors import OpatlasError
 from opatlas.identity import Operator, Setting, describe, detect_target
 from opatlas.load import load
+from tuning.measure.judging.drawing.dealing import Dealer
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
 from tuning.measure.shared_tensors import TensorSlot
 from tuning.routes import registry
@@ -59,7 +60,7 @@ def one_thread_us(operator: Operator) -> float:
     with tempfile.TemporaryDirectory() as folder:
         built = route.build(operator, target, setting, candidate, Path(folder))
         with closing(load(built.manifest, Path(folder))) as kernel:
-            kernel.prepare(_views(operator, make_constants(operator, rng)))
+            kernel.prepare(_views(operator, make_constants(operator, Dealer(rng).hand(rng))))
             run = kernel.bind(_views(operator, make_runtime(operator, DISTRIBUTIONS[0], rng)))
             took_ns = [_run_ns(run) for _ in range(1 + CALLS)]
     return min(took_ns[1:]) / 1e3

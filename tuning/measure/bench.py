@@ -127,8 +127,9 @@ class LiveBench(Bench):
         self._right_on_all: set[Path] = set()  # folders of our own artifacts
         self._default_us: float | None = None  # once it is known
         self._referees = Referees(specimen, default.manifest.route, equipment.library, equipment.device)
-        self._fresh = FreshSets(specimen.operator, self._referees.of)
+        self._fresh = FreshSets(specimen.operator, self._referees.of, specimen.dealer)
         self._strangers_ran = False
+        self._processes = 1  # of a submitted artifact, on these inputs
         super().__init__(Outcome(Status.UNSUPPORTED, "it is being set up"))
         if kept is None:
             self.default = self._set_up()
@@ -149,7 +150,8 @@ class LiveBench(Bench):
         """Fresh inputs and their references, for processes that are started from now on; why not, where
         there are no references."""
         self._specimen.renew()
-        self._fresh.forget_used()
+        self._fresh.forget_all()
+        self._processes = SITTINGS
         with self._equipment.lock.building():
             failed = self._compute_references()
         self.drop_default()  # the next one takes the renewed inputs
@@ -196,7 +198,7 @@ class LiveBench(Bench):
         """Fill the specimen's references; why not, where no method can."""
         specimen = self._specimen
         try:
-            specimen.references = self._referees.judge(specimen.inputs.fd, specimen.request()["sets"])
+            specimen.references = self._referees.judge_specimen()
         except ChildFailed as failed:
             return failed.detail
         return ""
@@ -261,7 +263,7 @@ class LiveBench(Bench):
         floor = floor_us(self._specimen.operator, self._equipment.target, self._setting)
         # Of an earlier slice it tells nothing of the machine as it is now: then it is timed once more.
         alone_us = self._default_us if self._timed_now and self._default_us is not None else 0.0
-        return scrutiny.end(timing, floor, self._fresh, alone_us, self.flush())
+        return scrutiny.end(timing, floor, self._fresh, self._processes, alone_us, self.flush())
 
     def together(self) -> int:
         """How many candidates fit into memory beside each other."""

@@ -210,7 +210,7 @@ class Laboratory(AbstractContextManager["Laboratory"]):
             referees = Referees(specimen, "", lambda: self.zygotes["library"], self.device)
             subject = Subject(zygote, specimen, artifact, bounds.bounds, bounds.run_s)
             try:
-                specimen.references = referees.judge(specimen.inputs.fd, specimen.request()["sets"])
+                specimen.references = referees.judge_specimen()
                 subject.open()
                 subject.check()
                 return subject.outcome(Status.OK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,21 @@ import numpy as np
 from opatlas.cores import usable_cores
 from opatlas.identity import Operator, Setting, describe
 from tuning.measure.judging.check import Reference
-from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
+from tuning.measure.judging.drawing.dealing import Dealer
+from tuning.measure.judging.drawing.roles import rows_to_deal
+from tuning.measure.judging.inputs import TIMED, make_constants, make_runtime
+from tuning.measure.judging.parts import OutputPart, part_of
 from tuning.measure.shared_tensors import BUFFERS, Planner, SharedMemory, TensorSlot
 
-CHEAP_FLOPS, CHEAP_BYTES, DEAR = 3e8, 16e6, 24
-"""Up to here an operator is checked on sets of every distribution, up to ``DEAR`` times as much on one set
-more than the timed ones."""
+CHEAP_FLOPS, CHEAP_BYTES = 3e8, 16e6
+"""Up to here an operator is checked on ``FURTHER`` sets of all kinds of values beside the timed ones; beyond
+it on one, in a part of its output where it has such."""
+FURTHER, MOST_FURTHER, VERY_CHEAP = 3, 12, 0.1
+"""Sets; as many as an operator of few rows may have, where it costs that share: each kind has a row then."""
+
+
+LITTLE = 1 << 16
+"""Elements of a dear operator's runtime inputs: beside its constants, they are nothing."""
 
 
 class Specimen:
@@ -31,7 +41,10 @@ class Specimen:
         self.threads = setting.threads
         self.setting = setting
         self.rng = np.random.default_rng(secrets.randbits(128))
-        self.sets = _how_many_sets(operator)
+        self.further = how_many_further(operator)
+        self.sets = BUFFERS + self.further
+        self.dealer, self._weights = map(Dealer, self.rng.spawn(2))
+        self.part: OutputPart | None = part_of(operator, self.rng) if is_dear(operator) else None
         planner = Planner()
         self.constant_slots = {
             number: _place(planner, operator, number) for number in operator.constant_inputs
@@ -40,16 +53,22 @@ class Specimen:
         self.inputs = SharedMemory("inputs", planner.nbytes, ours_only=True)
         self.references: list[list[Reference]] = []
         self.own: list[dict[int, np.ndarray]] = []  # the parent's copies, which no child can write to
-        for number, flat in make_constants(operator, self.rng).items():
-            self.constant_slots[number].flat(self.inputs.map)[...] = flat
+        self.constants: dict[int, np.ndarray] = {}
         self.renew()
 
     def renew(self) -> None:
-        """Fresh runtime inputs in every set; the references become void."""
+        """Fresh constants, and runtime inputs in every set, for processes that are started from now on; the
+        references become void."""
+        self.constants = make_constants(self.operator, self._weights.hand(self.rng))
+        _put(self.inputs, [self.constant_slots], [self.constants])
         rngs = self.rng.spawn(self.sets)  # a stream each: several are drawn at a time
+        hands = [None if index < BUFFERS else self.dealer.hand(rng) for index, rng in enumerate(rngs)]
+        if self.part is not None:
+            self.part = part_of(self.operator, self.rng)
 
         def made(index: int) -> dict[int, np.ndarray]:
-            spans = make_runtime(self.operator, DISTRIBUTIONS[index], rngs[index])
+            name = TIMED[index] if index < BUFFERS else "strata"
+            spans = make_runtime(self.operator, name, rngs[index], hands[index])
             _put(self.inputs, [self.set_slots[index]], [spans])
             return spans
 
@@ -187,10 +206,30 @@ def tensor_bytes(operator: Operator) -> int:
     return planner.nbytes
 
 
-def _how_many_sets(operator: Operator) -> int:
+def how_many_further(operator: Operator) -> int:
+    """Sets of all kinds of values, beside the timed ones."""
+    rows, kinds = rows_to_deal(operator)
+    wanted = -(-kinds // rows)
+    if is_dear(operator):
+        return min(MOST_FURTHER, wanted) if _needs_little(operator) else 1
+    most = MOST_FURTHER if _cost(operator) <= VERY_CHEAP else FURTHER
+    return max(FURTHER, min(most, wanted))
+
+
+def _needs_little(operator: Operator) -> bool:
+    """Whether what comes with every run of a dear operator is little, and a part of it costs little, too."""
+    elements = sum(prod(operator.inputs[number].shape) for number in operator.runtime_inputs)
+    return elements <= LITTLE and part_of(operator, np.random.default_rng(0)) is not None
+
+
+def is_dear(operator: Operator) -> bool:
+    """Whether references of all of its output are computed for timed sets alone."""
+    return _cost(operator) > 1
+
+
+def _cost(operator: Operator) -> float:
     described = describe(operator)
-    cost = max(described.flops / CHEAP_FLOPS, described.bytes_moved / CHEAP_BYTES)
-    return len(DISTRIBUTIONS) if cost <= 1 else BUFFERS + (cost <= DEAR)
+    return max(described.flops / CHEAP_FLOPS, described.bytes_moved / CHEAP_BYTES)
 
 
 def _runtime_slots(planner: Planner, operator: Operator, sets: int) -> list[dict[int, TensorSlot]]:

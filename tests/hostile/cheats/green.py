@@ -21,7 +21,8 @@ class Suite:
 
 
 CHEATS = (
-    "conftest", "evading", "honest", "incomplete", "remembering", "table", "test_cheats", "trespassing"
+    "conftest", "evading", "honest", "incomplete", "remembering", "table", "test_cheats", "trespassing",
+    "unusual",
 )  # fmt: skip
 JUDGE = ("tuning/measure", "opatlas/noise.py", "tests/tuning/measure/kernels.py")
 

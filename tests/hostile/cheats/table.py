@@ -103,6 +103,72 @@ OPERATORS: dict[str, dict[str, object]] = {
     },
     "large": {"op": "Relu", "inputs": [{"shape": [512, 1536], "dtype": "float32"}]},
     "tiny": {"op": "Relu", "inputs": [{"shape": [16], "dtype": "float32"}]},
+    "power": {"op": "Pow", "inputs": [{"shape": [128, 128], "dtype": "float32"}] * 2},
+    "whole sum": {"op": "Add", "inputs": [{"shape": [128, 128], "dtype": "int64"}] * 2},
+    "factors": {
+        "op": "ReduceProd",
+        "attrs": {"keepdims": 0},
+        "inputs": [{"shape": [64, 512], "dtype": "float32"}, {"shape": [1], "dtype": "int64", "data": [1]}],
+    },
+    "largest": {
+        "op": "ReduceMax",
+        "attrs": {"keepdims": 0},
+        "inputs": [{"shape": [64, 4096], "dtype": "float32"}, {"shape": [1], "dtype": "int64", "data": [1]}],
+    },
+    "where largest": {
+        "op": "ArgMax",
+        "attrs": {"axis": 1, "keepdims": 0},
+        "inputs": [{"shape": [64, 512], "dtype": "float32"}],
+    },
+    "conv": {
+        "op": "Conv",
+        "attrs": {"pads": [1, 1, 1, 1]},
+        "inputs": [
+            {"shape": [1, 16, 32, 32], "dtype": "float32"},
+            {"shape": [16, 16, 3, 3], "dtype": "float32", "const": True},
+        ],
+    },
+    "turned": {
+        "op": "Transpose", "attrs": {"perm": [1, 0]}, "inputs": [{"shape": [128, 128], "dtype": "int64"}]
+    },
+    "rows of a table": {
+        "op": "Gather",
+        "attrs": {"axis": 0},
+        "inputs": [{"shape": [20000, 8], "dtype": "float32"}, {"shape": [256], "dtype": "int64"}],
+    },
+    "batch norm": {
+        "op": "BatchNormalization",
+        "inputs": [
+            {"shape": [1, 16, 32, 32], "dtype": "float32"},
+            *[{"shape": [16], "dtype": "float32", "const": True}] * 4,
+        ],
+    },
+    "attention": {
+        "op": "Attention",
+        "inputs": [
+            *[{"shape": [1, 4, 64, 32], "dtype": "float32"}] * 3,
+            {"shape": [64, 64], "dtype": "float32"},
+        ],
+    },
+    "quantise": {
+        "op": "QuantizeLinear",
+        "inputs": [
+            {"shape": [128, 128], "dtype": "float32"},
+            {"shape": [], "dtype": "float32"},
+            {"shape": [], "dtype": "uint8"},
+        ],
+    },
+    "dequantise": {
+        "op": "DequantizeLinear",
+        "inputs": [
+            {"shape": [128, 128], "dtype": "uint8"},
+            {"shape": [], "dtype": "float32"},
+            {"shape": [], "dtype": "uint8"},
+        ],
+    },
+    "quantise by itself": {
+        "op": "DynamicQuantizeLinear", "inputs": [{"shape": [64, 128], "dtype": "float32"}], "outputs": 3
+    },
 }  # fmt: skip
 
 
@@ -133,6 +199,7 @@ class Cheat:
     caught: str  # one sentence for people: how
     statuses: tuple[Status, ...]
     words: tuple[str, ...] = ("",)
+    values: tuple[str, ...] = ()  # kinds of values that draw it out, where others do not
 
     @property
     def by_a_clock(self) -> bool:

@@ -24,10 +24,13 @@ before it is halved for a cosh)."""
 @dataclass(frozen=True, eq=False)
 class Reference:
     """One output: the value (float64 where the output is floating) and what each element may differ by
-    (float32 or float64, infinite where nothing is known); None where all must be exact."""
+    (float32 or float64, infinite where nothing is known); None where all must be exact. Of a part only these
+    ``places`` along ``axis`` are compared (:mod:`tuning.measure.judging.parts`)."""
 
     value: np.ndarray
     allowed: np.ndarray | None = None
+    axis: int = 0
+    places: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ def compare(got: Sequence[np.ndarray], wanted: Sequence[Reference], tolerance: f
     """All outputs of one run. ``tolerance``: the largest share of what is allowed that passes."""
     worst = 0.0
     for index, (one, reference) in enumerate(zip(got, wanted, strict=True)):
+        if reference.places is not None:
+            one = one.take(reference.places, reference.axis)
         verdict = _compare_one(one, reference, tolerance, f"output {index}")
         if verdict.status is not Status.OK:
             return verdict

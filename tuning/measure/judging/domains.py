@@ -39,7 +39,7 @@ _BY_POSITION: dict[str, dict[int, Kind]] = {
     "Attention": {0: "unit", 1: "unit"},
     "ReduceProd": {0: "near_one"},
     "ReduceLogSum": {0: "positive"},
-    "BatchNormalization": {1: "positive", 4: "positive"},
+    "BatchNormalization": {4: "positive"},
     "NegativeLogLikelihoodLoss": {2: "positive"},
     "SoftmaxCrossEntropyLoss": {2: "positive"},
     "QuantizeLinear": {1: "scale"},

@@ -8,64 +8,63 @@ from opatlas.identity import Operator, Value
 from opatlas.load.dtypes import numpy_dtype
 from tuning.measure.judging.domain import Domain
 from tuning.measure.judging.domains import domains
+from tuning.measure.judging.drawing.dealing import Dealer, Hand
+from tuning.measure.judging.drawing.drawn import draw_all_kinds
+from tuning.measure.judging.drawing.relating import relate
+from tuning.measure.judging.drawing.whole import draw_whole
 from tuning.measure.judging.placing import boxes, integers
-from tuning.measure.judging.strata import OF_ARGUMENT, row_scales, spread_elements, strata_of
 from tuning.measure.shared_tensors import span
 
-DISTRIBUTIONS = ("normal", "uniform", "strata", "sparse", "magnitudes")
-"""In this order; a cheap operator is checked on all, an expensive one on the first few. The first two are
-timed as well; ``strata`` goes over the whole domain (:mod:`tuning.measure.judging.strata`)."""
+TIMED = ("normal", "uniform")
+DISTRIBUTIONS = (*TIMED, "strata", "sparse", "magnitudes")
+"""A set of ``strata`` holds all kinds of values that the operator's inputs may have
+(:mod:`tuning.measure.judging.drawing`): rows of each, or one kind throughout, dealt in turn. On the last
+two a call takes the time that it takes on the timed ones."""
 
 
-def make_constants(operator: Operator, rng: np.random.Generator) -> dict[int, np.ndarray]:
-    """Flat spans of the constant inputs (weights scaled by fan-in, variances positive)."""
+def make_constants(operator: Operator, hand: Hand) -> dict[int, np.ndarray]:
+    """Flat spans of the constant inputs: rows of all kinds that weights have, scaled by fan-in."""
     ruled = domains(operator)
     return {
-        number: make_span(operator.inputs[number], ruled[number], "normal", rng, constant=True)
+        number: _of_all_kinds(operator, number, ruled[number], hand, constant=True)
         for number in operator.constant_inputs
     }
 
 
-def make_runtime(operator: Operator, distribution: str, rng: np.random.Generator) -> dict[int, np.ndarray]:
-    """Flat spans of the runtime inputs."""
+def make_runtime(
+    operator: Operator, distribution: str, rng: np.random.Generator, hand: Hand | None = None
+) -> dict[int, np.ndarray]:
+    """Flat spans of the runtime inputs. ``hand``: what a set of ``strata`` is dealt, beside others."""
     ruled = domains(operator)
-    return {
-        number: _wide(operator, number, ruled[number], rng)
-        if distribution == "strata" and ruled[number].kind not in _NARROW
-        else make_span(operator.inputs[number], ruled[number], distribution, rng)
-        for number in operator.runtime_inputs
+    if distribution != "strata":
+        return {
+            number: make_span(operator.inputs[number], ruled[number], distribution, rng)
+            for number in operator.runtime_inputs
+        }
+    hand = hand or Dealer(rng).hand(rng)
+    made = {
+        number: _of_all_kinds(operator, number, ruled[number], hand) for number in operator.runtime_inputs
     }
+    relate(operator, made, rng)
+    return made
 
 
-_NARROW = frozenset(
-    {"index", "unique", "tuple", "unique_tuple", "length", "in_plane", "boxes", "boxes_of_images", "scale"}
-)
-
-
-def _wide(operator: Operator, number: int, domain: Domain, rng: np.random.Generator) -> np.ndarray:
-    """One input spread over its domain, where it is floating."""
+def _of_all_kinds(
+    operator: Operator, number: int, domain: Domain, hand: Hand, *, constant: bool = False
+) -> np.ndarray:
     value = operator.inputs[number]
     dtype = numpy_dtype(value.dtype)
-    floating = dtype.kind == "f" or value.dtype == "bfloat16"
-    strata = strata_of(operator, number) if floating else None
-    count = span(value.shape, value.strides)
-    if strata is not None and (domain.kind in ("free", "between") or operator.op_types[0] in OF_ARGUMENT):
-        return spread_elements(strata, dtype, count, rng).astype(dtype)
-    plain = make_span(value, domain, "normal", rng)
-    if (
-        "Pow" in operator.op_types
-        or not floating
-        or domain.kind not in ("free", "weight")
-        or value.strides is not None
-    ):
-        return plain
-    scales = row_scales(operator, value, dtype, rng)
-    return (plain.reshape(value.shape).astype(np.float64) * scales).reshape(-1).astype(dtype)
+    if dtype.kind in "biu":
+        return draw_whole(operator, number, domain, hand)
+    whole = operator.output_values[0].dtype.startswith(("int", "uint"))
+    if "Pow" in operator.op_types and whole:  # to broken powers: a rounding decides
+        return make_span(value, domain, "normal", hand.rng)
+    if dtype.kind == "c" or domain.kind in ("boxes", "boxes_of_images"):
+        return make_span(value, domain, "normal", hand.rng)
+    return draw_all_kinds(operator, number, domain, hand, constant=constant)
 
 
-def make_span(
-    value: Value, domain: Domain, distribution: str, rng: np.random.Generator, *, constant: bool = False
-) -> np.ndarray:
+def make_span(value: Value, domain: Domain, distribution: str, rng: np.random.Generator) -> np.ndarray:
     """The flat elements behind one input; a strided one also gets values in its gaps.
 
     Raises :class:`opatlas.errors.LoadError` for element types that no array can have.
@@ -82,7 +81,7 @@ def make_span(
         parts = rng.standard_normal((2, count), np.float32)
         return (parts[0] + 1j * parts[1]).astype(dtype)
     wide = np.float64 if dtype == np.float64 else np.float32
-    values = _floats(domain, distribution, count, rng, wide, constant, narrow=dtype.itemsize < 4)
+    values = _floats(domain, distribution, count, rng, wide, narrow=dtype.itemsize < 4)
     return values.astype(dtype, copy=False)
 
 
@@ -92,7 +91,6 @@ def _floats(
     count: int,
     rng: np.random.Generator,
     wide: type[np.floating],
-    constant: bool,
     *,
     narrow: bool,
 ) -> np.ndarray:
@@ -121,6 +119,4 @@ def _floats(
     elif distribution == "magnitudes":
         reach = 2 if narrow else 8
         values *= np.exp2(rng.integers(-reach, reach + 1, count)).astype(wide)
-    if constant and domain.kind == "weight":
-        values *= wide(domain.fan_in**-0.5)
     return values

@@ -12,7 +12,7 @@ from tuning.measure.judging.domain import Domain
 
 _BACKWARDS = 0.25
 """The share of indices that count from the end, where they may."""
-_IGNORED = 0.125
+IGNORED = 0.125
 """The share of labels that are ignored, where some may be."""
 _LARGEST_DIVISOR = 15
 
@@ -52,7 +52,7 @@ def _indices(value: Value, domain: Domain, count: int, rng: np.random.Generator)
     if domain.kind == "index":
         made = rng.integers(0, max(1, domain.bounds[0]), count)
         if domain.ignored is not None:
-            made[1:][rng.random(count - 1) < _IGNORED] = domain.ignored  # never all: a mean of none is none
+            made[1:][rng.random(count - 1) < IGNORED] = domain.ignored  # never all: a mean of none is none
     elif domain.kind == "unique":
         made = _unique_along(value.shape, domain, rng)
     elif domain.kind == "in_plane":

@@ -45,10 +45,12 @@ class Scrutiny:
         timing: Evidence,
         floor_us: float,
         fresh: FreshSets,
+        processes: int,
         alone_us: float,
         flush: Flush | None,
     ) -> tuple[Status, str, Evidence]:
-        """OK or NOISY, why, and the times that count; ``alone_us`` is what the default took when its operator
+        """OK or NOISY, why, and the times that count; ``processes``: how many of it need new values, this one
+        among them; ``alone_us`` is what the default took when its operator
         was set up. Raises :class:`ChildFailed` (CHEATED)."""
         subject, default = self.subject, self.default
         assert subject.runner is not None
@@ -64,7 +66,7 @@ class Scrutiny:
             subject.must_be_idle()
             return Status.OK, "", timing
         claimed = self._by_the_parent(timing)
-        counted_us = must_recompute(subject, default, fresh, claimed)
+        counted_us = must_recompute(subject, default, fresh, claimed, processes)
         subject.must_be_idle()
         if counted_us is None:
             return Status.NOISY, "no run on new values was quiet enough to be compared", timing

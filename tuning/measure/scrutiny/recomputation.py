@@ -40,8 +40,6 @@ POOL_RATIO, POOL_SLACK_US = 2.5, 210.0
 COLD_BYTES_PER_US, WARM_BYTES = 20e3, 1 << 20
 """New values of more than a core's cache holds are not where the timed calls find theirs: an honest Add of
 9 MB took 312 us instead of 43, an average pool of 5 MB 305 instead of 50."""
-PROCESSES = 4
-"""of one submitted artifact: its contest, and the sittings of its confirmation."""
 MOST_BATCHES, ENOUGH, ENOUGH_HEAVY = 40, 8, 3
 """In all, undisturbed ones before anybody is accused, and of heavy calls before what they take counts;"""
 BEYOND_DOUBT, BEYOND_NOISE = 1.5, 3.0
@@ -98,7 +96,9 @@ class Batches:
         self.least_ns = min(self.least_ns, took.elapsed_ns)
 
 
-def must_recompute(subject: Subject, default: Subject, fresh: FreshSets, claimed: Evidence) -> float | None:
+def must_recompute(
+    subject: Subject, default: Subject, fresh: FreshSets, claimed: Evidence, processes: int = 1
+) -> float | None:
     """What a call takes at least, in us: the claimed time, or more where new values show more; None where the
     host kept it from being told. Raises :class:`ChildFailed` (CHEATED) where new values give other results or
     take far longer."""
@@ -109,7 +109,7 @@ def must_recompute(subject: Subject, default: Subject, fresh: FreshSets, claimed
     batches = Batches(subject, claimed.median_us, handshake_ns)
     # What one process of it leaves behind can tell another nothing.
     fresh.forget_used()
-    fresh.draw_ahead(PROCESSES)
+    fresh.draw_ahead(processes)
     with subject.as_cheat("right when checked, wrong in runs on new values"):
         subject.bind_unseen()
         counted_us = _timed(batches, Batches(default, claimed.default_us, handshake_ns), fresh)

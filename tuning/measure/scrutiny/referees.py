@@ -21,11 +21,13 @@ from opatlas.identity import Operator
 from tuning.measure.device.watch import CONTEXT_BYTES, DeviceWatch
 from tuning.measure.judging.agreement import disagreement
 from tuning.measure.judging.check import Reference
+from tuning.measure.judging.parts import OutputPart
 from tuning.measure.judging.reference import methods
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import Bounds, ChildFailed
 from tuning.measure.sandbox.zygote import Zygote
 from tuning.measure.scrutiny.fresh_sets import is_heavy
+from tuning.measure.shared_tensors import BUFFERS
 from tuning.measure.specimen import ReferenceAnswers, Specimen, Staging
 
 REFERENCE_S = 30.0
@@ -69,19 +71,57 @@ class Referees:
         self._device = device if _device_computes(specimen.operator) else None
         self._believed = False
 
-    def of(self, sets: Sequence[Mapping[int, np.ndarray]]) -> list[list[Reference]]:
-        """References of sets that lie in the parent's memory. Raises ChildFailed where none can be had."""
+    def of(
+        self, sets: Sequence[Mapping[int, np.ndarray]], part: OutputPart | None = None
+    ) -> list[list[Reference]]:
+        """References of sets that lie in the parent's memory, or of one part of each. Raises ChildFailed
+        where none can be had."""
+        if part is not None:
+            return self._first_method(lambda method: self._of_part(method, sets, part))
         with closing(Staging(self.specimen.operator, len(sets))) as staging:
             staging.put(sets)
             return self.judge(staging.memory.fd, staging.request())
 
+    def judge_specimen(self) -> list[list[Reference]]:
+        """References of all of the specimen's sets; of those beyond the timed ones in its part, where it has
+        one. Raises ChildFailed."""
+        specimen = self.specimen
+        fd, sets = specimen.inputs.fd, specimen.request()["sets"]
+        if specimen.part is None:
+            return self.judge(fd, sets)
+        part, further = specimen.part, specimen.own[BUFFERS:]
+
+        def both(method: str) -> list[list[Reference]]:
+            # The part first: it is nothing beside the others, where nobody agrees with a method.
+            cut = self._of_part(method, further, part)
+            return [*self._by(method, fd, sets[:BUFFERS]), *cut]
+
+        return self._first_method(both)
+
     def judge(self, sets_fd: int, sets: Sets) -> list[list[Reference]]:
         """References of sets in a memory file, by the places of their tensors. Raises ChildFailed."""
+        return self._first_method(lambda method: self._by(method, sets_fd, sets))
+
+    def _by(self, method: str, sets_fd: int, sets: Sets) -> list[list[Reference]]:
+        found = self._from_device(sets_fd, sets) if method == ON_DEVICE else None
+        return self._ask(method, sets_fd, sets) if found is None else found
+
+    def _of_part(
+        self, method: str, sets: Sequence[Mapping[int, np.ndarray]], part: OutputPart
+    ) -> list[list[Reference]]:
+        """Of one part of each set; its inputs, constants too, are handed over with each."""
+        constants = self.specimen.constants
+        with closing(Staging(part.operator, len(sets))) as staging:
+            staging.put([part.spans({**constants, **spans}) for spans in sets])
+            found = self._ask(method, staging.memory.fd, staging.request(), part=part)
+        return [[part.of(one) for one in references] for references in found]
+
+    def _first_method(self, work: Callable[[str], list[list[Reference]]]) -> list[list[Reference]]:
+        """By the method that is known to work, or the first that does. Raises ChildFailed."""
         reasons = []
         for method in (self.method,) if self.method else self._methods:
             try:
-                found = self._from_device(sets_fd, sets) if method == ON_DEVICE else None
-                found = self._ask(method, sets_fd, sets) if found is None else found
+                found = work(method)
             except ChildFailed as failed:
                 reasons.append(f"{method}: {failed.detail}")
                 continue
@@ -118,16 +158,22 @@ class Referees:
         return found
 
     def _ask(
-        self, method: str, sets_fd: int, sets: Sets, device: DeviceWatch | None = None
+        self,
+        method: str,
+        sets_fd: int,
+        sets: Sets,
+        device: DeviceWatch | None = None,
+        part: OutputPart | None = None,
     ) -> list[list[Reference]]:
         """By one method, of a child of its own. Raises ChildFailed."""
         specimen, library, bounds = self.specimen, self._library(), BOUNDS
+        operator = specimen.operator if part is None else part.operator
         request = {
             "do": "reference",
             "method": method,
-            "operator": specimen.operator.to_json(),
+            "operator": operator.to_json(),
             "setting": specimen.setting.to_json(),
-            "constants": specimen.request()["constants"],
+            "constants": specimen.request()["constants"] if part is None else {},
             "sets": sets,
             "confirm": method == BY_BUILDERS and device is None and not self.method,
         }
@@ -135,7 +181,7 @@ class Referees:
             bounds = replace(BOUNDS, device_bytes=device.room_bytes)
             request["device"] = device.torch_device
             request["device_bytes"] = [bounds.device_bytes, device.total_bytes]
-        with closing(ReferenceAnswers(specimen.operator, len(sets))) as answers:
+        with closing(ReferenceAnswers(operator, len(sets))) as answers:
             request["outputs"] = answers.request()
             child = library.spawn(request, [specimen.inputs.fd, answers.memory.fd, sets_fd], bounds)
             try:

@@ -27,8 +27,10 @@ from opatlas.load import load
 from opatlas.load.torch.graph import missing
 from tests.opatlas.load.cases import FAMILIES
 from tests.opatlas.load.operators import Case, operator_of
+from tests.tuning.measure.judging import drawn_values
 from tests.tuning.measure.judging.computed_by import section
 from tuning.measure.judging.check import Reference, compare
+from tuning.measure.judging.drawing.dealing import Dealer
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
 from tuning.measure.judging.reference import runner
 from tuning.measure.outcome import Status
@@ -90,7 +92,7 @@ def _in_type(case: Case, name: str) -> Case:
 def survey(operator: Operator, dtype: str, routes: Sequence[Route], tally: Tally, seed: int = 0) -> None:
     """Judge every candidate of every route on each kind of input set."""
     rng = np.random.default_rng(seed)
-    flat = make_constants(operator, rng)
+    flat = make_constants(operator, Dealer(rng).hand(rng))
     constants = _views(operator, flat)
     sets = [(name, _views(operator, make_runtime(operator, name, rng))) for name in DISTRIBUTIONS]
     try:
@@ -189,6 +191,7 @@ def document(tally: Tally) -> Iterator[str]:
     for line in sorted({line.split(":")[0] for line in tally.refused}):
         yield f"- {line}"
     yield f"\n{section().rstrip()}"
+    yield f"\n{drawn_values.section().rstrip()}"
 
 
 def main() -> None:

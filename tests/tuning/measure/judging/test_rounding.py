@@ -115,6 +115,7 @@ LESS = {
     "exp, no infinity": (operator("Exp", ROWS), lambda x: np.exp(np.clip(x, -200, 88))),
     "sine, no NaN": (operator("Sin", ROWS), lambda x: np.nan_to_num(np.sin(x))),
     "root, nothing small": (operator("Sqrt", ROWS), lambda x: np.where(x < 1e-20, 0, np.sqrt(x))),
+    "power, of the size": (operator("Pow", ROWS, ROWS), lambda x, y: np.power(np.abs(x), y)),
     "reciprocal, 12 bits": (operator("Reciprocal", ROWS), lambda x: bits(1 / x, 12)),
     "quotient, 12 bits": (operator("Div", ROWS, ROWS), lambda x, y: x * bits(1 / y, 12)),
     "sum, by float16": (operator("Add", ROWS, ROWS), lambda x, y: x.astype(np.float16) + y),
@@ -226,6 +227,31 @@ def test_computing_otherwise_is_right(name: str, distribution: str) -> None:
     assert verdict.status is Status.OK and verdict.error < 0.95, verdict
 
 
+def by_transforms(x: Array, w: Array) -> Array:
+    """As PyTorch computes it without oneDNN: from sixteen images on NNPACK does, which mixes what lies in a
+    tile."""
+    import torch
+
+    with torch.backends.mkldnn.flags(enabled=False):
+        return torch.nn.functional.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy()
+
+
+def one_exponent_for_a_map(x: Array, w: Array) -> Array:
+    step = np.abs(x).max((2, 3), keepdims=True) * 2.0**-15
+    return by_transforms((np.round(x / step) * step).astype(F32), w)
+
+
+def test_what_lies_in_a_tile_of_a_transform_may_lose_of_its_largest_and_no_more() -> None:
+    op = operator("Conv", (16, 32, 13, 13), (24, 32, 1, 1), kernel_shape=[1, 1])
+    random = np.random.default_rng(4)
+    x = random.standard_normal((16, 32, 13, 13), np.float32) * np.exp2(np.arange(13) - 6).astype(F32)
+    w = random.standard_normal((24, 32, 1, 1), np.float32) / F32(6)
+    far = (x * np.exp2(3 * np.arange(13) - 18)).astype(F32)
+    for made in (x, far):
+        assert judged(op, by_transforms, made, w).status is Status.OK
+        assert judged(op, one_exponent_for_a_map, made, w).status is Status.WRONG_RESULT
+
+
 def test_a_setting_may_allow_less() -> None:
     op = operator("MatMul", (16, 256), (256, 16))
     inputs = drawn(op, "normal")
@@ -256,6 +282,15 @@ def test_a_large_element_excuses_only_what_is_computed_from_it(
         [before], [after] = references(op, *inputs), references(op, *changed)
         assert before.allowed is not None and after.allowed is not None
         np.testing.assert_array_equal(before.allowed[others], after.allowed[others])
+
+
+def test_tiny_factors_of_a_large_product_have_room_too() -> None:
+    op = operator("MatMul", (64, 512), (512, 1024))
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal((64, 512), F32), random.standard_normal((512, 1024), F32)
+    [usual], [tiny] = references(op, a, b), references(op, a * F32(2.0**-40), b * F32(2.0**-40))
+    assert usual.allowed is not None and tiny.allowed is not None
+    np.testing.assert_allclose(tiny.allowed * 2.0**80, usual.allowed, rtol=1e-3)
 
 
 def test_what_cancels_has_the_room_of_what_it_was_made_of() -> None:

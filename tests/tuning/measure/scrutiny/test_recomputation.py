@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opatlas.noise import SITTINGS
 from tests.tuning.measure.kernels import relu_operator
+from tuning.measure.bench import LiveBench
 from tuning.measure.judging.check import Reference
+from tuning.measure.judging.parts import OutputPart
 from tuning.measure.outcome import Status
 from tuning.measure.sandbox.process import ChildFailed, Took
 from tuning.measure.scrutiny import recomputation
-from tuning.measure.scrutiny.fresh_sets import OTHERS, FreshSets
+from tuning.measure.scrutiny.fresh_sets import WIDE, FreshSets
 from tuning.measure.scrutiny.recomputation import OVERSPENT, Batches
 from tuning.measure.subject import Findings, Subject
 
@@ -74,7 +77,9 @@ class Drawn:
     def __init__(self) -> None:
         self.times: list[int] = []
 
-    def __call__(self, sets: Sequence[Mapping[int, np.ndarray]]) -> list[list[Reference]]:
+    def __call__(
+        self, sets: Sequence[Mapping[int, np.ndarray]], part: OutputPart | None
+    ) -> list[list[Reference]]:
         self.times.append(len(sets))
         return [[] for _ in sets]
 
@@ -90,22 +95,48 @@ def test_no_set_is_given_twice_where_what_was_used_is_forgotten() -> None:
         fresh.forget_used()
         fresh.draw_ahead(1)
         given = firsts([*fresh.everyday(0), *fresh.everyday(1), *fresh.everyday(2), *fresh.wide()])
-        assert len(given) == 3 * fresh.batch.calls + len(OTHERS)
+        assert len(given) == 3 * fresh.batch.calls + WIDE
         assert not seen & set(given) and len(set(given)) == len(given)
         seen.update(given)
 
 
 def test_references_are_asked_for_seldom() -> None:
-    """Of one submitted artifact: a contest and three sittings, three batches each."""
+    """Of one submitted artifact: a contest, and on other constants three sittings; three batches each."""
     fresh = FreshSets(relu_operator(), made := Drawn())
-    for _ in range(recomputation.PROCESSES):
-        fresh.forget_used()
-        fresh.draw_ahead(recomputation.PROCESSES)
-        for number in range(3):
-            fresh.everyday(number)
-        fresh.wide()
-    assert len(made.times) == 2
-    assert made.times[0] == fresh.batch.rounds * fresh.batch.calls + recomputation.PROCESSES * len(OTHERS)
+    for processes in (1, 3):
+        fresh.forget_all()
+        for _ in range(processes):
+            fresh.forget_used()
+            fresh.draw_ahead(processes)
+            for number in range(3):
+                fresh.everyday(number)
+            assert len(fresh.wide()) == WIDE
+    everyday = fresh.batch.rounds * fresh.batch.calls
+    assert made.times == [everyday + WIDE, everyday + 3 * WIDE, everyday]
+
+
+def test_nothing_is_left_whose_references_are_of_other_constants() -> None:
+    fresh = FreshSets(relu_operator(), Drawn())
+    fresh.draw_ahead(4)
+    before = set(firsts([*fresh.everyday(0), *fresh.wide()]))
+    fresh.draw_ahead(4)
+    fresh.forget_all()
+    fresh.draw_ahead(4)
+    assert not before & set(firsts([*fresh.everyday(0), *fresh.everyday(1), *fresh.wide()]))
+
+
+def test_a_bench_that_renews_its_constants_draws_all_anew() -> None:
+    bench: Any = LiveBench.__new__(LiveBench)
+    bench._fresh = FreshSets(relu_operator(), Drawn())
+    bench._specimen = SimpleNamespace(renew=lambda: None)
+    bench._equipment = SimpleNamespace(lock=SimpleNamespace(building=nullcontext))
+    bench._compute_references, bench.drop_default = lambda: "", lambda: None
+    bench._fresh.draw_ahead(1)
+    before = set(firsts(bench._fresh.everyday(0)))
+    bench._fresh.everyday(1)
+    bench.renew()
+    assert not before & set(firsts(bench._fresh.everyday(0)))
+    assert bench._processes == SITTINGS
 
 
 def test_only_its_own_runs_are_a_candidates_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -82,6 +83,10 @@ def cast(step: Step) -> Errors:
 def pointwise(step: Step) -> Errors:
     """A function of each element: by its slope there, with the rounding that its kind has."""
     op = step.node.op
+    if op == "Pow" and is_floating(step.made[0]):
+        # Of sizes: a negative base has a power only where the exponent is whole, and so has none beside it.
+        sizes = [step.values[0].abs(), *step.values[1:]]
+        step = replace(step, values=sizes, made=step.call(sizes))
     units = STEP if op in _ARITHMETIC else FUNCTION
     errors = rounded(step, moved(step, _arguments(step, ARGUMENT.get(op, 0.0))), units)
     if op in INNER and errors[0] is not None and is_floating(step.values[0]):

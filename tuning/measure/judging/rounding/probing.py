@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tuning.measure.judging.definitions.loss import RUNS
-from tuning.measure.judging.rounding.step import Errors, Step, difference, is_floating, rounded
+from tuning.measure.judging.rounding.step import Errors, Step, difference, finite, is_floating, rounded
 from tuning.measure.judging.tolerance import FUNCTION
 
 TRIES, SAFETY = 6, 6.0
@@ -47,7 +47,7 @@ def _moved(
 ):
     if not is_floating(value):
         return value
-    sizes = value.abs() * relative
+    sizes = finite(value) * relative
     if error is not None:
         sizes = sizes + times * error
     # Drawn on the host wherever the value lies: everywhere it is moved the same way.

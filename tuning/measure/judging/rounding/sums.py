@@ -7,7 +7,7 @@ are had by running the node once more on the squares of its inputs, since it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod, sqrt
 from typing import Any
 
@@ -24,8 +24,11 @@ _PARTWISE = frozenset({"ConvTranspose", "Col2Im", "Sum", "Mean", "NegativeLogLik
 _POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _TILE = 5
 """Elements of one Winograd tile (4 wide, windows of 3) are at most this far from each other."""
-_HEAVY, _MODEST = 1 << 24, 1e15
-"""Products of so many terms' squares are taken in float32, where these stay finite."""
+_TRANSFORMED, _OF_TILE = 16, 1 / 64
+"""Elements of one tile of a Fourier transform, along each axis; what of the largest square in it an element
+far below may be off by."""
+_HEAVY, _MODEST, _VANISHING = 1 << 24, 1e15, 1e-36
+"""Products of so many terms' squares are taken in float32, where these stay finite and are not nothing."""
 _IN_FLOAT32 = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 
 
@@ -149,6 +152,8 @@ def _spread(step: Step) -> torch.Tensor:
     squares = _squares(step)[0].real.double().abs()
     if step.node.op in ("Conv", "ConvTranspose") and _by_tiles(step):
         squares = torch.maximum(squares, _around(squares).mul_(1 / 16)).mul_(WINOGRAD * WINOGRAD)
+    elif step.node.op == "Conv" and _by_transform(step):
+        squares = torch.maximum(squares, _within_tiles(squares).mul_(_OF_TILE))
     return squares.sqrt_()
 
 
@@ -169,15 +174,37 @@ def _by_tiles(step: Step) -> bool:
     return once and len(window) in _POOL and all(extent in (3, 5) for extent in window)
 
 
+def _by_transform(step: Step) -> bool:
+    """Whether PyTorch may hand it to NNPACK, which computes by Fourier's transform in tiles of 16 by 16."""
+    batch, window = step.values[0].shape[0], step.values[1].shape[2:]
+    alone = step.attribute("group") == 1 and all(one == 1 for one in step.attribute("dilations"))
+    return alone and batch >= 16 and len(window) == 2 and max(window) < 17 and step.dtype() == "float32"
+
+
+def _within_tiles(squares: torch.Tensor) -> torch.Tensor:
+    """The largest of all that may lie in one tile with an element, or in the next."""
+    height, width = squares.shape[2:]
+    tiles = F.max_pool2d(squares.float(), _TRANSFORMED, ceil_mode=True)
+    tiles = F.max_pool2d(tiles, 3, 1, 1)
+    wide = tiles.repeat_interleave(_TRANSFORMED, 2).repeat_interleave(_TRANSFORMED, 3)
+    return wide[:, :, :height, :width].double()
+
+
 def _squares(step: Step) -> tuple[torch.Tensor, ...]:
     squared = [_square(value) if is_floating(value) else value for value in step.values]
     if step.node.op == "Gemm":
         return _gemm_squares(step, squared)
     if step.node.op in _IN_FLOAT32 and step.made[0].numel() * step.terms > _HEAVY:
         tensors = [value for value in squared if is_floating(value)]
-        if all(float(value.max()) < _MODEST for value in tensors if value.numel()):
+        if all(float(value.max()) < _MODEST for value in tensors if value.numel()) and not _vanishes(tensors):
             squared = [value.float() if is_floating(value) else value for value in squared]
     return step.call(squared)
+
+
+def _vanishes(squares: Sequence[torch.Tensor]) -> bool:
+    """Whether a product of the smallest may be nothing in float32."""
+    least = (torch.where(value > 0, value, torch.inf).min() for value in squares if value.numel())
+    return prod(float(one) for one in least) < _VANISHING
 
 
 def _square(value: torch.Tensor) -> torch.Tensor:

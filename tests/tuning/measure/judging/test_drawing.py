@@ -1,0 +1,191 @@
+"""Sets that are only checked hold all kinds of values that jobs have: dealt, by row, and with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from opatlas.identity import Operator
+from tests.tuning.measure.judging.test_inputs import f32, i64, node
+from tuning.measure.judging.drawing.dealing import Dealer
+from tuning.measure.judging.drawing.kinds import KINDS, Rows
+from tuning.measure.judging.drawing.roles import DATA, rows_to_deal
+from tuning.measure.judging.inputs import make_constants, make_runtime
+from tuning.measure.specimen import Specimen, how_many_further, is_dear
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def further(operator: Operator, rng: np.random.Generator, sets: int = 3) -> list[Mapping[int, np.ndarray]]:
+    """The first sets that are only checked, flat."""
+    dealer = Dealer(rng)
+    return [make_runtime(operator, "strata", rng, dealer.hand(rng)) for _ in range(sets)]
+
+
+Drawn = Callable[[np.ndarray], bool]
+ROWS: dict[str, Drawn] = {
+    "only negatives": lambda x: bool((x < 0).all(1).any()),
+    "none negative": lambda x: bool((x >= 0).all(1).any()),
+    "nearly nothing but zeros": lambda x: bool(((x == 0).mean(1) > 0.9).any()),
+    "equal ones": lambda x: bool((np.ptp(x, 1) == 0).any()),
+    "ties for the largest": lambda x: bool(((x == x.max(1, keepdims=True)).sum(1) > 3).any()),
+    "places that differ by powers of two": lambda x: bool(
+        (abs(x).max(1) > 2.0**20 * np.quantile(abs(x), 0.1, 1))[x.all(1)].any()
+    ),
+    "an outlier": lambda x: bool((abs(x).max(1) > 40 * np.median(abs(x), 1)).any()),
+    "one sign after the other": lambda x: bool((x[:, 1:] == -x[:, :-1]).all(1).any()),
+    "an order": lambda x: bool(
+        (np.diff(x, axis=1) > 0).all(1).any() or (np.diff(x, axis=1) < 0).all(1).any()
+    ),
+    "a mean far from zero": lambda x: bool((abs(x.mean(1)) > 8 * x.std(1))[np.ptp(x, 1) > 0].any()),
+    "tiny ones": lambda x: bool(((abs(x).max(1) < 2.0**-20) & x.any(1)).any()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_a_product_are_of_every_kind(name: str, rng: np.random.Generator) -> None:
+    operator = node("MatMul", f32(96, 160), f32(160, 128))
+    for _ in range(5):
+        sets = further(operator, rng)
+        found = [(one[0].reshape(96, 160), one[1].reshape(160, 128).T) for one in sets]
+        for rows in zip(*found, strict=True):
+            if name != "one sign after the other":  # of one period among five
+                assert any(ROWS[name](one) for one in rows)
+
+
+def test_every_row_of_a_reduction_may_be_of_infinities_where_it_chooses(rng: np.random.Generator) -> None:
+    operator = node("ReduceMax", f32(64, 512), {"value": [1], "dtype": "int64"}, keepdims=0)
+    rows = np.concatenate([one[0].reshape(64, 512) for one in further(operator, rng)])
+    assert np.isinf(rows).any() and np.isfinite(rows).any(1).all()
+    added = node("ReduceSum", f32(64, 512), {"value": [1], "dtype": "int64"}, keepdims=0)
+    assert all(np.isfinite(one[0]).all() for one in further(added, rng))
+
+
+def test_masks_hide_by_minus_infinity_and_never_everything(rng: np.random.Generator) -> None:
+    heads = f32(1, 2, 64, 32)
+    operator = node("Attention", heads, heads, heads, f32(64, 64))
+    for one in further(operator, rng, 6):
+        hidden = np.isneginf(one[3].reshape(64, 64))
+        assert 0.05 < hidden.mean() < 0.95 and not hidden[:, 0].any()
+        assert (hidden != hidden[0]).any()
+        assert np.abs(one[0]).max() <= 16 and np.abs(one[1]).max() <= 0.95
+
+
+def test_a_base_may_be_negative_where_its_power_is_whole(rng: np.random.Generator) -> None:
+    [one] = further(node("Pow", f32(100, 100), f32(100, 100)), rng, 1)
+    base, power = one[0], one[1]
+    whole = power == np.round(power)
+    assert (base[whole] < 0).mean() > 0.3 and not (base[~whole] < 0).any()
+    assert {1.0, 0.0} <= set(np.abs(power[whole & (base < 0)]) % 2)
+
+
+def test_factors_have_signs_and_sizes(rng: np.random.Generator) -> None:
+    operator = node("ReduceProd", f32(64, 512), {"value": [1], "dtype": "int64"}, keepdims=0)
+    rows = np.concatenate([one[0].reshape(64, 512).astype(np.float64) for one in further(operator, rng)])
+    made = rows.prod(1)
+    assert (made < 0).any() and (made == 0).any() and (np.abs(rows) > 4).any() and np.isfinite(made).all()
+
+
+def test_maps_differ_within(rng: np.random.Generator) -> None:
+    operator = node("Conv", f32(1, 32, 24, 24), f32(32, 32, 3, 3, const=True))
+    maps = np.abs(further(operator, rng, 1)[0][0].reshape(32, 24, 24))
+    by_row, by_column = maps.mean(2), maps.mean(1)
+    spread = np.maximum(
+        by_row.max(1) / (by_row.min(1) + 1e-30), by_column.max(1) / (by_column.min(1) + 1e-30)
+    )
+    assert (spread[maps.reshape(32, -1).all(1)] > 1e4).any()
+
+
+def test_weights_are_of_trained_kinds_and_scaled_by_their_fan_in(rng: np.random.Generator) -> None:
+    operator = node("Conv", f32(1, 64, 8, 8), f32(64, 64, 3, 3, const=True))
+    weights = make_constants(operator, Dealer(rng).hand(rng))[1].reshape(64, -1) * 24
+    usual = np.abs(weights).mean(1)
+    assert 0.3 < np.median(usual) < 1.5
+    assert (np.abs(weights).max(1) > 20 * np.median(np.abs(weights), 1)).any(), "outliers"
+    assert ((weights == 0).mean(1) > 0.3).any(), "pruned ones"
+    assert usual.max() / usual.min() > 16, "sizes of filters"
+    assert np.isfinite(weights).all() and not (np.abs(weights[weights != 0]) < 2.0**-40).any()
+
+
+def test_a_specimen_renews_its_constants() -> None:
+    from opatlas.identity import Setting
+
+    specimen = Specimen(node("MatMul", f32(4, 64), f32(64, 32, const=True)), Setting())
+    before = {number: one.copy() for number, one in specimen.constants.items()}
+    specimen.renew()
+    try:
+        assert (specimen.constants[1] != before[1]).mean() > 0.5
+        np.testing.assert_array_equal(
+            specimen.constant_slots[1].flat(specimen.inputs.map), specimen.constants[1]
+        )
+    finally:
+        specimen.close()
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "most"),
+    [
+        ("Add", "int64", 2.0**62),
+        ("Mul", "int32", 2.0**15.5),
+        ("Max", "int64", 2.0**63),
+        ("Abs", "int32", 2.0**31),
+    ],
+)
+def test_whole_numbers_are_of_all_that_there_is_room_for(
+    op: str, dtype: str, most: float, rng: np.random.Generator
+) -> None:
+    value = {"shape": [50, 80], "dtype": dtype}
+    operator = node(op, *[value] * (1 if op == "Abs" else 2))
+    drawn = np.concatenate([one[0] for one in further(operator, rng)]).astype(np.float64)
+    assert most / 2 < np.abs(drawn).max() <= most and (np.abs(drawn) < 100).any() and (drawn == 0).any()
+
+
+def test_operands_meet(rng: np.random.Generator) -> None:
+    [one] = further(node("Equal", f32(50, 80), f32(50, 80)), rng, 1)
+    assert 0.1 < ((one[0] == one[1]) & (one[0] != 0)).mean() < 0.3
+    [one] = further(node("Add", f32(50, 80), f32(50, 80)), rng, 1)
+    assert ((one[0] == -one[1]) & (one[0] != 0)).mean() > 0.04
+
+
+def test_places_come_again_and_in_order(rng: np.random.Generator) -> None:
+    sets = further(node("Gather", f32(20000, 8), i64(400), axis=0), rng, 8)
+    places = [one[1] for one in sets]
+    assert any((np.diff(one) == 0).any() for one in places) and all(np.ptp(one) > 1000 for one in places)
+    assert any((np.diff(one) == 1).sum() > 100 for one in places)
+
+
+def test_no_kind_comes_again_before_all_others(rng: np.random.Generator) -> None:
+    dealer = Dealer(rng)
+    for whole in (False, True):
+        dealt = [name for _ in range(2 * len(DATA)) for name in dealer.next(0, DATA, 1, whole=whole)]
+        assert sorted(dealt[: len(DATA)]) == sorted(DATA) == sorted(dealt[len(DATA) :])
+    assert sorted(dealer.next(0, DATA, 1000, whole=False)) == sorted(DATA)
+
+
+def test_where_there_is_one_row_there_are_more_sets() -> None:
+    one_row = node("ReduceMax", f32(4096), {"value": [0], "dtype": "int64"}, keepdims=0)
+    rows, kinds = rows_to_deal(one_row)
+    assert (rows, how_many_further(one_row)) == (1, 12) and kinds > 12
+    assert how_many_further(node("MatMul", f32(96, 160), f32(160, 128))) == 3
+    dear = node("MatMul", f32(2048, 1024), f32(1024, 1024))
+    assert is_dear(dear) and how_many_further(dear) == 1
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_is_made_of_rows_of_any_shape(name: str, rng: np.random.Generator) -> None:
+    for count, inner in ((1, ()), (1, (1,)), (3, (2, 5)), (2, (1, 300))):
+        for wide in (np.float32, np.float64):
+            made = KINDS[name].make(Rows(count, inner, rng, wide, reach=3, narrow=len(inner) == 2))
+            assert made.shape == (count, max(1, int(np.prod(inner)))) and not np.isnan(made).any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_kinds_stay_within_narrow_types(dtype: str, rng: np.random.Generator) -> None:
+    value = {"shape": [60, 90], "dtype": dtype}
+    for one in further(node("MatMul", value, {"shape": [90, 60], "dtype": dtype}), rng):
+        assert all(np.isfinite(array.astype(np.float64)).all() for array in one.values())

@@ -1,0 +1,1 @@
+"""What a set of inputs holds: kinds of values that jobs have, dealt to the rows of every input."""
