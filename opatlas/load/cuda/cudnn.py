@@ -416,6 +416,8 @@ def open_library() -> GraphLibrary:
 class CudnnKernel(DeviceKernel):
     """One plan of it for one operator."""
 
+    loads_late = True
+
     def __init__(
         self,
         operator: Operator,

@@ -177,5 +177,5 @@ POINTWISE_MODES: Mapping[str, int] = {
     "GELU_FWD": 104,
     "SOFTPLUS_FWD": 105,
     "GELU_APPROX_TANH_FWD": 107,
-    "CMP_GE": 403,
+    "CMP_GE": 303,
 }

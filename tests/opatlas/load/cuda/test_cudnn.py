@@ -22,7 +22,8 @@ from tests.catalog.making import GPU
 from tests.opatlas.load.cuda.simulated import SimulatedDriver
 from tests.opatlas.load.cuda.simulated_cudnn import PLANS, SimulatedGraphs
 from tuning.routes.base import Budget, No
-from tuning.routes.library.cudnn import TRIED, Cudnn
+from tuning.routes.handed_out import AT_ONCE
+from tuning.routes.library.cudnn import Cudnn
 
 RECIPE = {"library": "cudnn", "call": "graph", "device": "cuda", "plan": 1}
 
@@ -329,13 +330,13 @@ def test_a_plan_that_wants_too_large_a_workspace_is_refused() -> None:
 def test_its_recipes_follow_the_setting_and_tuning_tries_the_rest(tmp_path: Any) -> None:
     operator = parse_operator(CASES["convolution"])
     found = list(Cudnn().candidates(operator, GPU, Setting(tf32=True), Budget(1.0)))
-    assert [one.parameters["plan"] for one in found] == list(range(1, TRIED + 1))
+    assert [one.parameters["plan"] for one in found] == list(range(1, AT_ONCE + 1))
     assert all(check_recipe(one.parameters, 1)["tf32"] for one in found)
     rest = []
     while more := list(Cudnn().tune(operator, GPU, Setting(), tmp_path, 1.0)):
         assert not any(one.parameters["tf32"] for one in more)
         rest += [one.parameters["plan"] for one in more]
-    assert rest == list(range(TRIED + 1, MOST_PLANS + 1))
+    assert rest == list(range(AT_ONCE + 1, MOST_PLANS + 1))
     assert ALLOWED["cudnn", "graph"]["plan"] == tuple(range(1, MOST_PLANS + 1))
 
 

@@ -21,7 +21,8 @@ from tests.configuring import configured
 from tests.tuning.routes.compiler.triton_cases import CASES, half, tensor
 from tuning.measure.laboratory import Laboratory
 from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError
-from tuning.routes.compiler.triton.route import AT_ONCE, BY_NAME, NAME, TritonRoute, space
+from tuning.routes.compiler.triton.route import BY_NAME, NAME, TritonRoute
+from tuning.routes.handed_out import AT_ONCE
 
 ROOT = Path(__file__).resolve().parents[4]
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -108,7 +109,7 @@ def test_the_space_is_walked_by_tuning_where_the_contest_stopped(tmp_path: Path)
     assert len(seen) == AT_ONCE
     while found := list(ROUTE.tune(operator, GPU, SETTING, tmp_path, 1.0)):
         seen += [candidate.parameters for candidate in found]
-    assert seen == [candidate.parameters for candidate in space(operator, GPU, SETTING)]
+    assert seen == [candidate.parameters for candidate in ROUTE.space(operator, GPU, SETTING)]
     assert len({json.dumps(parameters) for parameters in seen}) == len(seen) > 2 * AT_ONCE
     assert first[0].parameters["configuration"]["block_m"] >= 128, "large blocks first for a large product"
 
@@ -151,7 +152,7 @@ def test_it_is_built_in_the_sandbox(tmp_path: Path) -> None:
     operator = parse_operator(document)
     (tmp_path / "work").mkdir()
     with configured(lock=tmp_path / "lock"), Laboratory(tmp_path, GPU) as lab:
-        candidate = next(space(operator, GPU, SETTING))
+        candidate = next(ROUTE.space(operator, GPU, SETTING))
         made = lab.build(ROUTE, operator, SETTING, candidate, tmp_path / "work")
         assert isinstance(made, BuiltArtifact), made
         assert (made.folder / "kernel.cubin").read_bytes()[:4] == b"\x7fELF"

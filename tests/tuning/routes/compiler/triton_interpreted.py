@@ -21,7 +21,7 @@ from opatlas.load.dtypes import numpy_dtype
 from tests.catalog.making import GPU
 from tests.tuning.routes.compiler.triton_cases import CASES
 from tuning.measure.judging.reference import runner
-from tuning.routes.compiler.triton.compile import load_kernel
+from tuning.routes.compiler.triton.compile import PHASE, load_kernel
 from tuning.routes.compiler.triton.route import BY_NAME, Template
 
 SETTING = Setting()
@@ -56,13 +56,21 @@ def worst(template: Template, operator: Operator, given: Mapping[int, np.ndarray
             float("nan"),
             dtype=getattr(torch, operator.output_values[0].dtype),
         )
+        workspace = torch.full((launch.workspace_bytes // 4,), float("nan"))
         arguments = [
-            torch.from_numpy(given[pointer.argument["input"]]) if "input" in pointer.argument else out
+            torch.from_numpy(given[pointer.argument["input"]])
+            if "input" in pointer.argument
+            else workspace
+            if "workspace" in pointer.argument
+            else out
             for pointer in launch.pointers
         ]
         room = folder / f"{at}"
         room.mkdir()
-        load_kernel(launch, room)[launch.grid](*arguments, **launch.numbers)
+        kernel = load_kernel(launch, room)
+        for number, grid in enumerate(launch.grids):
+            phase = {PHASE: number} if PHASE in kernel.arg_names else {}
+            kernel[grid](*arguments, **phase, **launch.numbers)
         error = np.abs(out.double().numpy() - value.astype(np.float64)) / (
             1e-300 if allowed is None else allowed
         )
