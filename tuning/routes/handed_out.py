@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Answer, Budget, Candidate
+from tuning.routes.base import Budget, Candidate
 
 AT_ONCE = 8
 HANDED_OUT = "handed-out.json"
@@ -16,23 +17,16 @@ HANDED_OUT = "handed-out.json"
 
 
 class HandsOut:
-    """Of a route that has :meth:`space`, the rest of it."""
-
-    def supports(self, operator: Operator, setting: Setting) -> Answer:
-        raise NotImplementedError
-
-    def space(self, operator: Operator, target: Target, setting: Setting) -> Iterator[Candidate]:
-        """Every candidate there is for an operator, the most promising first."""
-        raise NotImplementedError
+    """Of a route whose ``space(operator, target, setting)`` is every candidate, the most promising first."""
 
     def candidates(
-        self, operator: Operator, target: Target, setting: Setting, budget: Budget
+        self: Any, operator: Operator, target: Target, setting: Setting, budget: Budget
     ) -> Iterator[Candidate]:
         if self.supports(operator, setting):
             yield from islice(self.space(operator, target, setting), min(budget.candidates, AT_ONCE))
 
     def tune(
-        self, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
+        self: Any, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
     ) -> Iterator[Candidate]:
         """Those that no contest tried, a few a slice."""
         state = workdir / HANDED_OUT

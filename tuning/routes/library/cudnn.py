@@ -20,7 +20,8 @@ class Cudnn(HandsOut, ProductRoute):
 
     name = "cudnn"
     library = "cuDNN"
-    distributions: tuple[str, ...] = ("nvidia-cudnn-cu13",)
+    distributions: tuple[str, ...] = ("nvidia-cudnn-cu13", "nvidia-cudnn-frontend")
+    exact = 2
     preload: tuple[str, ...] = ("opatlas.load.cuda.cudnn",)
     described: Callable[[Operator], Any] = staticmethod(graph_of)
 
