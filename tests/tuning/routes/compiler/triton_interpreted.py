@@ -2,14 +2,15 @@
 
 A program of its own, since the interpreter is chosen when a kernel is defined:
 ``TRITON_INTERPRET=1 python -m tests.tuning.routes.compiler.triton_interpreted``. Prints JSON: case → the
-greatest error, as a multiple of what the judge of trials allows.
+greatest error, as a multiple of what the judge of trials allows; of the cases that are named, or all.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from tests.catalog.making import GPU
 from tests.tuning.routes.compiler.triton_cases import CASES
 from tuning.measure.judging.reference import runner
 from tuning.routes.compiler.triton.compile import PHASE, load_kernel
+from tuning.routes.compiler.triton.launch import Configuration
 from tuning.routes.compiler.triton.route import BY_NAME, Template
 
 SETTING = Setting()
@@ -41,15 +43,22 @@ def inputs(operator: Operator) -> dict[int, np.ndarray]:
     return made
 
 
+def first_of_each(space: Sequence[Configuration]) -> Mapping[int, object]:
+    """Of each way to be in parts and to be by TMA, where it comes first."""
+    ways = {(one.get("split", 1) > 1, one.get("tma", 0)): at for at, one in reversed([*enumerate(space)])}
+    return {at: way for way, at in ways.items()}
+
+
 def worst(template: Template, operator: Operator, given: Mapping[int, np.ndarray], folder: Path) -> float:
-    """Over the first and the last configuration."""
+    """Over the first and the last configuration, and the first in parts and by TMA."""
     constants = {number: given[number] for number in operator.constant_inputs}
     (value, allowed), *_ = runner("torch64", operator, SETTING, constants)(
         {number: given[number] for number in operator.runtime_inputs}
     )
     space = list(template.configurations(operator, GPU, SETTING))
     found = 0.0
-    for at, configuration in enumerate({0: space[0], len(space) - 1: space[-1]}.values()):
+    for at in {0, len(space) - 1, *first_of_each(space)}:
+        configuration = space[at]
         launch = template.launch(operator, SETTING, configuration)
         out = torch.full(
             operator.output_values[0].shape,
@@ -79,9 +88,10 @@ def worst(template: Template, operator: Operator, given: Mapping[int, np.ndarray
 
 
 def main() -> None:
+    only = sys.argv[1:] or list(CASES)
     done = {}
     with tempfile.TemporaryDirectory() as folder:
-        for at, (name, (template, document)) in enumerate(CASES.items()):
+        for at, (name, (template, document)) in enumerate((name, CASES[name]) for name in only):
             operator = parse_operator(document)
             (Path(folder) / f"{at}").mkdir()
             done[name] = worst(BY_NAME[template], operator, inputs(operator), Path(folder) / f"{at}")

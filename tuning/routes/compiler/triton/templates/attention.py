@@ -23,8 +23,8 @@ from tuning.routes.compiler.triton.templates.product import precision
 from tuning.routes.compiler.triton.templates.rows import FLOATS
 
 MOST_SIZE = 256
-_BLOCKS = ((128, 64, 4, 3), (128, 128, 8, 3), (64, 64, 4, 3), (128, 32, 4, 4), (64, 32, 4, 3), (32, 32, 2, 3),
-           (64, 128, 4, 3), (16, 64, 4, 3))  # fmt: skip
+_BLOCKS = ((128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 4, 3), (64, 128, 4, 2),
+           (128, 32, 4, 4), (64, 32, 4, 3), (32, 32, 2, 3), (16, 128, 4, 3), (16, 64, 4, 3))  # fmt: skip
 """Queries (of all heads that share their keys) and keys of a block, warps, stages."""
 
 
@@ -62,6 +62,7 @@ class Attention:
             if one[0] <= power_of_two(rows, 16)
             and one[1] <= power_of_two(k.shape[2], 16)
             and (not wide or one[0] * one[1] <= 64 * 64)
+            and (size <= 64 or one[0] < 32 * one[2])  # a row and more a thread does not fit into registers
         ]
         moved = q.dtype != "float32" and has_tma(target) and size % 8 == 0 and v.shape[3] % 8 == 0
         for in_block, keys, warps, stages in fitting or [(16, 16, 2, 2)]:
