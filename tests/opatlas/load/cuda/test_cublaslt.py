@@ -133,7 +133,7 @@ class Preferring:
 def test_parts_of_a_sum_are_kept_in_float32() -> None:
     """Preference 3 is the mask of reductions, whose bit 2 is that in the type that is computed in."""
     library = Preferring()
-    assert CublasLtLibrary(library).algorithms(PRODUCT, False) == []
+    assert CublasLtLibrary(library).algorithms(product_of(PRODUCT), False) == []
     workspace = (32 << 20).to_bytes(8, "little")
     assert library.preferred == {1: workspace, 3: (2).to_bytes(4, "little")}
 
