@@ -48,12 +48,14 @@ class DnnStep:
 @dataclass(frozen=True)
 class DnnGraph:
     """``channels_last``: so the results lie where the operator does not say how, as what is read does.
-    ``rounds``: of float32 there are plans alone that round what is multiplied to TF32."""
+    ``rounds``: of float32 there are plans alone that round what is multiplied to TF32; ``plain``: nothing
+    follows the head but, after a convolution with a bias, one activation."""
 
     tensors: tuple[DnnTensor, ...]
     steps: tuple[DnnStep, ...]
     channels_last: bool = False
     rounds: bool = False
+    plain: bool = True
 
     @property
     def dtype(self) -> str:
@@ -87,7 +89,7 @@ def graph_of(operator: Operator) -> DnnGraph:
     for node in building.left:
         building.pointwise(node)
     rounds = building.steps[0].kind == "product" or not plain
-    return DnnGraph(tuple(building.tensors), tuple(building.steps), building.channels_last, rounds)
+    return DnnGraph(tuple(building.tensors), tuple(building.steps), building.channels_last, rounds, plain)
 
 
 def results_of(operator: Operator, graph: DnnGraph) -> tuple[Value, ...]:

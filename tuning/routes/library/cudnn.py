@@ -13,6 +13,9 @@ from tuning.routes.handed_out import HandsOut
 from tuning.routes.library.products import ProductRoute
 from tuning.routes.library.recipes import Recipe
 
+SEEN = (9, 28)
+"""The least version that was seen to have plans for what follows a head."""
+
 
 class Cudnn(HandsOut, ProductRoute):
     """How many plans are offered is known on the device only (about ten for a convolution): whoever asks for
@@ -31,6 +34,11 @@ class Cudnn(HandsOut, ProductRoute):
         graph = graph_of(operator)
         if graph.rounds and graph.dtype == "float32" and not setting.tf32:
             return No("cuDNN's products of float32, and convolutions with more than an activation, use TF32")
+        version = self.versions().get(self.distributions[0], "")
+        if version and not graph.plain and tuple(map(int, version.split(".")[:2])) < SEEN:
+            return No(
+                f"what follows is not asked of cuDNN {version}: no older one than 9.28 was seen to plan it"
+            )
         return able
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:

@@ -338,6 +338,17 @@ def test_what_has_no_strict_plan_for_float32_is_left_to_others(name: str) -> Non
     assert Cudnn().supports(operator, Setting(tf32=True))
 
 
+@pytest.mark.parametrize(("version", "is_asked"), [("9.19.0.56", False), ("9.28.1.4", True)])
+def test_an_older_library_is_not_asked_for_what_it_has_no_plans_for(
+    version: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight candidates would come back empty, one after another."""
+    monkeypatch.setattr(Cudnn, "versions", lambda self: {"nvidia-cudnn-cu13": version})
+    for name, plain in {"product": True, "causal": True, "with a bias": True, "two after it": False}.items():
+        asked = Cudnn().supports(parse_operator(CASES[name]), Setting(tf32=True))
+        assert bool(asked) == (plain or is_asked), name
+
+
 @pytest.mark.skipif(bool(Cudnn().versions()), reason="cuDNN is installed here")
 def test_where_it_is_not_installed_it_says_so() -> None:
     refused = Cudnn().available(GPU)

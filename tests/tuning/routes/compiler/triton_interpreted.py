@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from triton.runtime import interpreter
 
 from opatlas.identity import Operator, Setting, parse_operator
 from opatlas.load.buffers import empty
@@ -27,6 +29,16 @@ from tuning.routes.compiler.triton.launch import Configuration
 from tuning.routes.compiler.triton.route import BY_NAME, Template
 
 SETTING = Setting()
+
+
+def mended(patch: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Triton 3.6 makes a number of an array of one element, which NumPy refuses since 2.4 (triton#9171)."""
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    return patched
 
 
 def inputs(operator: Operator) -> dict[int, np.ndarray]:
@@ -88,6 +100,7 @@ def worst(template: Template, operator: Operator, given: Mapping[int, np.ndarray
 
 
 def main() -> None:
+    interpreter._patch_lang_tensor = mended(interpreter._patch_lang_tensor)
     only = sys.argv[1:] or list(CASES)
     done = {}
     with tempfile.TemporaryDirectory() as folder:
