@@ -36,9 +36,7 @@ class Cudnn(HandsOut, ProductRoute):
             return No("cuDNN's products of float32, and convolutions with more than an activation, use TF32")
         version = self.versions().get(self.distributions[0], "")
         if version and not graph.plain and tuple(map(int, version.split(".")[:2])) < SEEN:
-            return No(
-                f"what follows is not asked of cuDNN {version}: no older one than 9.28 was seen to plan it"
-            )
+            return No(f"what follows is not asked of cuDNN {version}: none before 9.28 was seen to plan it")
         return able
 
     def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
