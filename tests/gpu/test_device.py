@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from opatlas.identity import Setting, Target
 from opatlas.identity.place.cuda import READERS, CudaAttributes
 from opatlas.load.cuda.driver import DRIVERS
 from tests.opatlas.load.cuda import driver_checks
+from tests.opatlas.load.cuda.test_drivers import COMPILED
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.proving import operator_of, prove
@@ -92,6 +94,22 @@ def test_a_driver_does_what_it_says(
     assert done.returncode == 0, done.stderr
     said = dict(json.loads(line) for line in done.stdout.splitlines())
     assert said == {check.__name__: "" for check in driver_checks.CHECKS}
+
+
+def test_what_pycuda_compiles_runs(device_target: Target, tmp_path: Path) -> None:
+    """Compiled, loaded and launched by it, in a process of its own as above."""
+    pytest.importorskip("pycuda", reason="PyCUDA is not installed")
+    if shutil.which("nvcc") is None:
+        pytest.skip("PyCUDA compiles by nvcc, which is not installed")
+    image = tmp_path / "twice.cubin"
+    code = COMPILED.replace("sm_90", device_target.arch)
+    made = subprocess.run([sys.executable, "-c", code, str(image)], capture_output=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+    way = ("opatlas.load.cuda.pycuda_driver", "PyCudaDriver")
+    command = [sys.executable, "-m", driver_checks.__name__, *way, str(image)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert {said for _, said in map(json.loads, done.stdout.splitlines())} == {""}
 
 
 @pytest.mark.usefixtures("gpu")
