@@ -108,6 +108,7 @@ class Product:
         block_m, block_n = configuration["block_m"], configuration["block_n"]
         blocks, split = parts(m, block_m) * parts(n, block_n), configuration["split"]
         work = blocks * batches * split
+        programs = min(work, configuration["programs"] or work)
         numbers = {
             "M": m,
             "N": n,
@@ -126,7 +127,7 @@ class Product:
             "BLOCK_K": configuration["block_k"],
             "GROUP": configuration["group"],
             "SPLIT": split,
-            "PROGRAMS": min(work, configuration["programs"] or work),
+            "PROGRAMS": programs,
             "TMA": bool(configuration["tma"]),
         }
         pointers = (
@@ -140,7 +141,7 @@ class Product:
             "product:product",
             pointers,
             numbers,
-            (numbers["PROGRAMS"], 1, 1),
+            (programs, 1, 1),
             configuration["warps"],
             configuration["stages"],
             then=(blocks, batches, 1) if split > 1 else None,
