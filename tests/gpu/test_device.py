@@ -55,6 +55,12 @@ function.bind([a, b], [given])()
 torch.cuda.synchronize()
 assert torch.allclose(given, wanted, atol=1e-3)
 """
+PLANNED = """
+import json
+from opatlas.load.cuda.cudnn import open_library
+from tests.opatlas.load.cuda.test_cudnn import without_plans
+print(json.dumps(without_plans(open_library())))
+"""
 BEYOND = """
 extern "C" __global__ void relu(const float* x, float* y) {
     y[(1ull << 40) + threadIdx.x] = x[0];
@@ -110,6 +116,16 @@ def test_what_pycuda_compiles_runs(device_target: Target, tmp_path: Path) -> Non
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert {said for _, said in map(json.loads, done.stdout.splitlines())} == {""}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_cudnn_has_plans_for_every_graph_that_is_asked_of_it() -> None:
+    """In a process of its own, as above."""
+    done = subprocess.run([sys.executable, "-c", PLANNED], capture_output=True, text=True, timeout=120)
+    if "LoadError: needs" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {}
 
 
 @pytest.mark.usefixtures("gpu")
