@@ -82,7 +82,7 @@ class Attention:
         node = operator.nodes[0]
         q, k, v = (operator.value(number) for number in node.inputs[:3])
         batches, heads, queries, size = q.shape
-        mask, split = _mask(operator), configuration["split"]
+        mask, split, group = _mask(operator), configuration["split"], heads // k.shape[1]
         kind = "none" if mask is None else "kept" if mask.dtype == "bool" else "added"
         strides = (0,) * 4 if mask is None else _spread(mask)
         scale = node.attributes.get("scale")
@@ -90,7 +90,7 @@ class Attention:
             "SCALE": float(size**-0.5 if scale is None else scale) * math.log2(math.e),
             "BATCHES": batches,
             "HEADS": heads,
-            "GROUP": heads // k.shape[1],
+            "GROUP": group,
             "QUERIES": queries,
             "KEYS": k.shape[2],
             "SIZE": size,
@@ -112,7 +112,7 @@ class Attention:
             of_output("y", operator),
             in_workspace("sums") if split > 1 else of_output("sums", operator),
         )
-        blocks = parts(queries * numbers["GROUP"], configuration["block_q"])
+        blocks = parts(queries * group, configuration["block_q"])
         return TritonLaunch(
             "attention:attention",
             pointers,
