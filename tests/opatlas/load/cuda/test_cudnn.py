@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -347,6 +348,16 @@ def test_an_older_library_is_not_asked_for_what_it_has_no_plans_for(
     for name, plain in {"product": True, "causal": True, "with a bias": True, "two after it": False}.items():
         asked = Cudnn().supports(parse_operator(CASES[name]), Setting(tf32=True))
         assert bool(asked) == (plain or is_asked), name
+
+
+def test_a_recipe_needs_the_library_and_the_frontend_that_numbered_its_plan(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    versions = {"nvidia-cudnn-cu13": "9.28.1.4", "nvidia-cudnn-frontend": "1.26.0"}
+    monkeypatch.setattr(Cudnn, "versions", lambda self: versions)
+    operator, setting = parse_operator(CASES["half"]), Setting()
+    first = next(Cudnn().candidates(operator, GPU, setting, Budget(1.0)))
+    assert Cudnn().build(operator, GPU, setting, first, tmp_path).manifest.needs == versions
 
 
 @pytest.mark.skipif(bool(Cudnn().versions()), reason="cuDNN is installed here")
