@@ -108,11 +108,6 @@ class KernelOnDevice(Protocol):
     @property
     def results(self) -> tuple[Value, ...]: ...
 
-    @property
-    def takes_streams(self) -> bool:
-        """Whether it can launch into a stream that somebody else has made."""
-        ...
-
     def bind(
         self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: Any = None
     ) -> BoundOnDevice:

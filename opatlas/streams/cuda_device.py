@@ -13,7 +13,7 @@ import numpy as np
 
 from opatlas.errors import first_line
 from opatlas.identity.place.kinds import CPU, CUDA, DeviceKind
-from opatlas.load.cuda.driver import DeviceFailed, StreamingDriver
+from opatlas.load.cuda.driver import CudaDriver, DeviceFailed
 from opatlas.streams.device import Call, StreamsFailed, StreamsLost, StreamStalled
 from opatlas.streams.manners import Classified, manner_of_copy
 
@@ -39,7 +39,7 @@ class CudaDevice:
     not end in time as well, since nobody can take a launch back.
     """
 
-    def __init__(self, driver: StreamingDriver) -> None:
+    def __init__(self, driver: CudaDriver) -> None:
         self.is_lost = False
         self._driver = driver
         self._streams: dict[int, CudaStream] = {}
@@ -129,7 +129,7 @@ class CudaStream:
 class CudaMark:
     """An event, by the device's clock, from the first mark on."""
 
-    _driver: StreamingDriver
+    _driver: CudaDriver
     _origin: Any
     _event: Any
 

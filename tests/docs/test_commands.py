@@ -193,6 +193,22 @@ def helped(typed: Typed, command: str) -> None:
     assert "--implementations" in done.stdout
 
 
+def lists_counted(typed: Typed, command: str) -> None:
+    """Of a list of two problems, one of which is an operator."""
+    x, weight = ({"shape": shape, "dtype": "bfloat16"} for shape in (["batch", 64], [64]))
+    problems = [
+        {"op": "flashinfer.rmsnorm", "inputs": [x, weight]},
+        {"op": "flashinfer.top_k_sampling_from_probs", "inputs": [x]},
+    ]
+    (typed.folder / "flashinfer_definitions.json").write_text(json.dumps(problems))
+    done = subprocess.run(
+        [sys.executable, *command.split()[1:]],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+        env={**os.environ, "OPATLAS_WORKLOADS": str(typed.folder)},
+    )  # fmt: skip
+    assert "flashinfer_definitions: 1 of 2\n  1 flashinfer: draws random numbers\n" in done.stdout
+
+
 def web_node(typed: Typed, command: str) -> None:
     """On another port."""
     port = str(free_port())
@@ -345,6 +361,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "python -m opatlas.session.surface > docs/onnxruntime.md": printed_page,
     "python -m tests.hostile.cheats.document": written_by_tests,
     "python -m tests.opatlas.plan.semantics.made": semantics_made,
+    "python -m tuning.bare.problems": lists_counted,
 }
 """How a command is run; the function says where it is not run as printed."""
 

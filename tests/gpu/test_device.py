@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from opatlas.identity import Setting, Target
 from opatlas.identity.place.cuda import READERS, CudaAttributes
 from opatlas.load.cuda.driver import DRIVERS
 from tests.opatlas.load.cuda import driver_checks
+from tests.opatlas.load.cuda.test_drivers import COMPILED
 from tuning.measure.laboratory import Laboratory
 from tuning.measure.outcome import Outcome, Status
 from tuning.measure.proving import operator_of, prove
@@ -44,7 +46,7 @@ function = KernelFunction(operator, manifest, kernel=load_recipe(manifest, {}))
 a, b = (torch.randn(256, 256, device="cuda") for _ in range(2))
 wanted = (a.double() @ b.double()).float()
 torch.cuda.synchronize()
-for stream in (None, torch.cuda.Stream())[: 1 + function.kernel.takes_streams]:
+for stream in (None, torch.cuda.Stream()):
     made = function(a, b, stream=stream)
     torch.cuda.synchronize()
     assert made.is_cuda and torch.allclose(made, wanted, atol=1e-3), stream
@@ -52,6 +54,12 @@ given = torch.empty_like(wanted)
 function.bind([a, b], [given])()
 torch.cuda.synchronize()
 assert torch.allclose(given, wanted, atol=1e-3)
+"""
+PLANNED = """
+import json
+from opatlas.load.cuda.cudnn import open_library
+from tests.opatlas.load.cuda.test_cudnn import without_plans
+print(json.dumps(without_plans(open_library())))
 """
 BEYOND = """
 extern "C" __global__ void relu(const float* x, float* y) {
@@ -92,6 +100,32 @@ def test_a_driver_does_what_it_says(
     assert done.returncode == 0, done.stderr
     said = dict(json.loads(line) for line in done.stdout.splitlines())
     assert said == {check.__name__: "" for check in driver_checks.CHECKS}
+
+
+def test_what_pycuda_compiles_runs(device_target: Target, tmp_path: Path) -> None:
+    """Compiled, loaded and launched by it, in a process of its own as above."""
+    pytest.importorskip("pycuda", reason="PyCUDA is not installed")
+    if shutil.which("nvcc") is None:
+        pytest.skip("PyCUDA compiles by nvcc, which is not installed")
+    image = tmp_path / "twice.cubin"
+    code = COMPILED.replace("sm_90", device_target.arch)
+    made = subprocess.run([sys.executable, "-c", code, str(image)], capture_output=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+    way = ("opatlas.load.cuda.pycuda_driver", "PyCudaDriver")
+    command = [sys.executable, "-m", driver_checks.__name__, *way, str(image)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert {said for _, said in map(json.loads, done.stdout.splitlines())} == {""}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_cudnn_has_plans_for_every_graph_that_is_asked_of_it() -> None:
+    """In a process of its own, as above."""
+    done = subprocess.run([sys.executable, "-c", PLANNED], capture_output=True, text=True, timeout=120)
+    if "LoadError: needs" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {}
 
 
 @pytest.mark.usefixtures("gpu")

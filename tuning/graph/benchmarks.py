@@ -86,11 +86,6 @@ def _channels_last(record: CallRecord) -> CallRecord:
     return _aten(record, f"conv{space}d.default", attrs, input=x, weight=weight)
 
 
-def _linear(record: CallRecord) -> CallRecord:
-    """FlashInfer's product: the second matrix is stored by output row, as a linear layer's weight is."""
-    return _aten(record, "linear.default", {}, input=_tensor(record, 0), weight=_tensor(record, 1))
-
-
 def _batched(record: CallRecord) -> CallRecord:
     return _aten(record, "bmm.default", {}, self=_tensor(record, 0), mat2=_tensor(record, 1))
 
@@ -105,7 +100,6 @@ _MAKERS: dict[str, Callable[[CallRecord], CallRecord]] = {
     "deepbench.gemm": _gemm,
     "deepbench.conv2d": _conv,
     "tritonbench.gemm": _gemm,
-    "flashinfer.gemm": _linear,
     "tvm.conv1d_nlc": _channels_last,
     "tvm.conv2d_nhwc": _channels_last,
     "tvm.conv3d_ndhwc": _channels_last,

@@ -14,6 +14,7 @@ from opatlas.errors import InvalidModel, InvalidOperator
 from opatlas.graph.aten import CallRecord, CannotMap, map_aten, read_record
 from opatlas.graph.onnx_model import Extracted, Extraction
 from opatlas.identity import OPSET, Operator, canonicalise, check_measurable, parse_operator
+from tuning.graph import flashinfer
 from tuning.graph.benchmarks import to_aten
 
 MAX_RECORDS = 200_000
@@ -85,6 +86,8 @@ def map_record(record: CallRecord) -> Operator:
     try:
         if record.op.startswith("onnx."):
             operator = parse_operator(_onnx_document(record))
+        elif record.op.startswith("flashinfer."):
+            operator = parse_operator(flashinfer.document(record))
         else:
             mapped = map_aten(record if record.op.startswith("aten") else to_aten(record))
             operator = canonicalise(mapped.model, mapped.constants, mapped.strides).operator

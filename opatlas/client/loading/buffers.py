@@ -94,11 +94,6 @@ def _resident_buffers(
             "call reads and writes lies on one of them."
         )
     reader, stream = kernel_on_device(kernel, there, failure), stream_of(stream, named[0][1])
-    if stream is not None and not reader.takes_streams:
-        raise CallerError(
-            "A stream other than the default one is given, and the driver that is used here launches into no "
-            "other: install cuda-bindings."
-        )
     device, alignment = reader.on_device, reader.alignment  # each asks the driver
     assert device is not None
     found = [resident_array(given, value, name, device, alignment, stream) for name, given, value in named]

@@ -67,21 +67,6 @@ def detect_gpus() -> tuple[Target, ...]:
     return tuple(CudaAttributes(**one).target() for one in json.loads(answer[0]))
 
 
-def by_pycuda() -> list[CudaAttributes]:
-    import pycuda.driver as cuda
-
-    cuda.init()
-    attribute = cuda.device_attribute
-    found = []
-    for device in map(cuda.Device, range(cuda.Device.count())):
-        major, minor = device.compute_capability()
-        multiprocessors = device.get_attribute(attribute.MULTIPROCESSOR_COUNT)
-        l2_bytes = device.get_attribute(attribute.L2_CACHE_SIZE)
-        memory_bytes = device.total_memory()
-        found.append(CudaAttributes(device.name(), major, minor, multiprocessors, memory_bytes, l2_bytes))
-    return found
-
-
 def by_cuda_bindings() -> list[CudaAttributes]:
     from cuda.bindings import driver
 
@@ -126,7 +111,7 @@ def by_torch() -> list[CudaAttributes]:
     ]
 
 
-READERS: Sequence[Callable[[], list[CudaAttributes]]] = (by_pycuda, by_cuda_bindings, by_torch)
+READERS: Sequence[Callable[[], list[CudaAttributes]]] = (by_cuda_bindings, by_torch)
 
 
 def ask_the_driver() -> list[CudaAttributes]:

@@ -17,7 +17,7 @@ def allow(most_bytes: int) -> None:
 
 
 _sizes: dict[int, int] = {}
-"""Bytes by their address, whichever driver handed them out: all are on one context."""
+"""Bytes by their address."""
 
 
 class CappedDriver:
@@ -47,7 +47,7 @@ class CappedDriver:
 
 
 @cache
-def capped_driver(*, graphs: bool = False, streams: bool = False) -> CudaDriver:
+def capped_driver() -> CudaDriver:
     """This process's driver, within the allowance, as :func:`~opatlas.load.cuda.driver.open_driver` says."""
-    made: Any = CappedDriver(open_driver(graphs=graphs, streams=streams))
+    made: Any = CappedDriver(open_driver())
     return made  # its other methods are the driver's

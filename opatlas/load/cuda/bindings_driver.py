@@ -191,10 +191,6 @@ class BindingsDriver(StagedCopies):
     def drop_event(self, event: Any) -> None:
         self._ask(cuda.cuEventDestroy, event)
 
-    @property
-    def has_graphs(self) -> bool:
-        return True
-
     def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
         # The default stream cannot be captured, so that for once another one is launched into.
         stream = self._ask(cuda.cuStreamCreate, int(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING))

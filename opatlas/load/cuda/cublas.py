@@ -27,6 +27,8 @@ the handle is made, counted by nobody."""
 
 # From cublas_api.h. Since sm_80 no other algorithm can be asked for.
 STRICT, WITH_TF32 = 0, 3
+SUMS_IN_FLOAT32 = 16
+"""Parts of a sum in 16 bits would be further off than sums in float32 are allowed to be."""
 ANY_ALGORITHM = -1
 
 FUNCTIONS = {
@@ -56,7 +58,7 @@ class CublasLibrary(NvidiaLibrary):
         """A launch into the stream that it is given; returns at once."""
         function = FUNCTIONS[call, product.batches > 1]
         arguments = (self._handle, *_arguments(call, product, tf32, at))
-        mode = WITH_TF32 if tf32 and product.dtype == "float32" else STRICT
+        mode = SUMS_IN_FLOAT32 | (WITH_TF32 if tf32 and product.dtype == "float32" else STRICT)
         return partial(self._launch, function, arguments, mode, at.workspace)
 
     def _launch(

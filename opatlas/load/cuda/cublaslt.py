@@ -24,7 +24,9 @@ MOST_WORKSPACE_BYTES = 32 << 20
 # From cublasLt.h: part of the library's stable interface.
 TURN_FIRST, TURN_SECOND = 3, 4
 BATCH_COUNT, BATCH_STEP = 5, 6
-MOST_WORKSPACE = 1
+MOST_WORKSPACE, REDUCTIONS = 1, 3
+IN_COMPUTE_TYPE = 2
+"""Parts of a sum are kept in float32: in 16 bits they would be further off than sums in float32 may be."""
 
 
 class Algorithm(ctypes.Structure):
@@ -65,9 +67,11 @@ class CublasLtLibrary(NvidiaLibrary):
     def algorithms(self, product: MatrixProduct, tf32: bool) -> Sequence[Algorithm]:
         described = self._described(product, tf32)
         preference = self.made("cublasLtMatmulPreferenceCreate")
-        self._set(
-            "cublasLtMatmulPreference", preference, MOST_WORKSPACE, ctypes.c_uint64(MOST_WORKSPACE_BYTES)
-        )
+        for which, value in (
+            (MOST_WORKSPACE, ctypes.c_uint64(MOST_WORKSPACE_BYTES)),
+            (REDUCTIONS, ctypes.c_uint32(IN_COMPUTE_TYPE)),
+        ):
+            self._set("cublasLtMatmulPreference", preference, which, value)
         found = (Algorithm * MOST_ALGORITHMS)()
         count = ctypes.c_int()
         self.ask(

@@ -1,6 +1,6 @@
 """An operator as cuDNN wants to be told of it: tensors with strides, and few kinds of steps over them.
 
-PURE. One step computes (a convolution, a product, a pooling, a norm, attention); pointwise steps may follow.
+PURE. One step computes (a convolution, a product, a norm, attention); pointwise steps may follow.
 What lies between two steps is virtual: float32, never written.
 """
 
@@ -48,12 +48,14 @@ class DnnStep:
 @dataclass(frozen=True)
 class DnnGraph:
     """``channels_last``: so the results lie where the operator does not say how, as what is read does.
-    ``rounds``: of float32 there are plans alone that round what is multiplied to TF32."""
+    ``rounds``: of float32 there are plans alone that round what is multiplied to TF32; ``plain``: nothing
+    follows the head but, after a convolution with a bias, one activation."""
 
     tensors: tuple[DnnTensor, ...]
     steps: tuple[DnnStep, ...]
     channels_last: bool = False
     rounds: bool = False
+    plain: bool = True
 
     @property
     def dtype(self) -> str:
@@ -87,7 +89,7 @@ def graph_of(operator: Operator) -> DnnGraph:
     for node in building.left:
         building.pointwise(node)
     rounds = building.steps[0].kind == "product" or not plain
-    return DnnGraph(tuple(building.tensors), tuple(building.steps), building.channels_last, rounds)
+    return DnnGraph(tuple(building.tensors), tuple(building.steps), building.channels_last, rounds, plain)
 
 
 def results_of(operator: Operator, graph: DnnGraph) -> tuple[Value, ...]:
@@ -122,7 +124,7 @@ def _may_have_more(building: _Building) -> bool:
 
 def _ends_convolution(operator: Operator, node: Node) -> bool:
     if node.op == "Clip":
-        return POINTWISE["Clip"](operator, node)[1].get("lower") == 0
+        return POINTWISE["Clip"](operator, node)[1].get("lower_clip") == 0
     return node.op in ("Elu", "Relu", "Sigmoid", "Tanh")
 
 
@@ -252,11 +254,11 @@ def _convolution(building: _Building, node: Node) -> None:
     building.step(kind, numbers, x=first, w=weights, y=computed[0])
     if added >= 0:  # before the bias: the library has no plan for it after
         summand = building.of(added)
-        building.step("pointwise", {"mode": "ADD"}, x=computed[0], b=summand, y=computed[1])
+        building.step("pointwise", {"mode": "add"}, x=computed[0], b=summand, y=computed[1])
     if bias >= 0:
         rank = len(building.tensors[first].shape)
         channels = building.of(bias, lambda value: _along(1, rank, value))
-        building.step("pointwise", {"mode": "ADD"}, x=computed[-2], b=channels, y=computed[-1])
+        building.step("pointwise", {"mode": "add"}, x=computed[-2], b=channels, y=computed[-1])
 
 
 def _added(building: _Building, made: int) -> int:
@@ -299,7 +301,7 @@ def _product(building: _Building, node: Node) -> None:
         y, into = into, building.between(into)
     building.step("product", {}, a=operands[0], b=operands[1], y=into)
     if added >= 0:
-        building.step("pointwise", {"mode": "ADD"}, x=into, b=building.of(added), y=y)
+        building.step("pointwise", {"mode": "add"}, x=into, b=building.of(added), y=y)
 
 
 def _in_batches(value: Value, batch: Shape) -> tuple[Shape, Shape]:
@@ -315,32 +317,6 @@ def _in_batches(value: Value, batch: Shape) -> tuple[Shape, Shape]:
 def _turned(seen: tuple[Shape, Shape], turn: bool) -> tuple[Shape, Shape]:
     (batch, rows, columns), (step, row, column) = seen
     return ((batch, columns, rows), (step, column, row)) if turn else seen
-
-
-def _pooling(building: _Building, node: Node) -> None:
-    x, y = building.value(node.inputs[0]), building.value(node.outputs[0])
-    spatial = len(x.shape) - 2
-    if spatial not in (2, 3):
-        raise LoadError(f"pooling over {spatial} dimensions is left to other routes")
-    building.channels_last = _lies_channels_last(x)
-    attributes = node.attributes
-    whole = node.op.startswith("Global")
-    window = x.shape[2:] if whole else attributes["kernel_shape"]
-    strides = (1,) * spatial if whole else attributes["strides"]
-    pads = (0,) * (2 * spatial) if whole else attributes["pads"]
-    if len(node.outputs) > 1:
-        raise LoadError("pooling with indices is left to other routes")
-    if set(attributes.get("dilations", (1,))) != {1}:
-        raise LoadError("pooling with dilations is left to other routes")
-    sizes = zip(x.shape[2:], window, strides, pads[:spatial], pads[spatial:], strict=True)
-    if tuple((n + a + b - w) // s + 1 for n, w, s, a, b in sizes) != y.shape[2:]:
-        raise LoadError("pooling that rounds its sizes up is left to other routes")
-    mode = "maximum" if node.op.endswith("MaxPool") else "mean"
-    if mode == "mean" and any(pads) and not attributes.get("count_include_pad"):
-        mode = "mean of what is there"
-    numbers = {"mode": mode, "window": tuple(window), "strides": tuple(strides)}
-    numbers |= {"before": tuple(pads[:spatial]), "after": tuple(pads[spatial:])}
-    building.step("pooling", numbers, x=building.of(node.inputs[0]), y=building.of(node.outputs[0]))
 
 
 def _norm(building: _Building, node: Node) -> None:
@@ -379,8 +355,6 @@ def _norm(building: _Building, node: Node) -> None:
 
 
 def _attention(building: _Building, node: Node) -> None:
-    """One step for all of it, which the library has since 9.13.1; its mask is a graph inside of the step,
-    since 9.21: of its virtual scores, those with a key after the query's place become ``hidden``."""
     q, k, v = (building.value(number) for number in node.inputs[:3])
     attributes = node.attributes
     if {len(one.shape) for one in (q, k, v)} != {4} or len(node.outputs) > 1:
@@ -389,27 +363,21 @@ def _attention(building: _Building, node: Node) -> None:
         raise LoadError("attention with a mask of its own, a cache or a cap is left to other routes")
     if q.dtype == "float32":
         raise LoadError("attention of float32 is left to other routes")
-    scale = building.scalar(attributes.get("scale", 1 / math.sqrt(q.shape[3])), 4)
+    numbers = {
+        "scale": float(attributes.get("scale", 1 / math.sqrt(q.shape[3]))),
+        "causal": bool(attributes["is_causal"]),
+    }
     named = dict(zip(("q", "k", "v"), map(building.of, node.inputs[:3]), strict=True))
-    if attributes["is_causal"]:
-        shape = (*q.shape[:3], k.shape[2])
-        for name in ("scores", "seen"):
-            named[name] = building.add(DnnTensor("float32", shape, dense_strides(shape)))
-        named["hidden"] = building.scalar(-math.inf, 4)
-    building.step("attention", {}, **named, scale=scale, y=building.of(node.outputs[0]))
+    building.step("attention", numbers, **named, y=building.of(node.outputs[0]))
 
 
 _HEADS: Mapping[str, Callable[[_Building, Node], None]] = {
     "Attention": _attention,
-    "AveragePool": _pooling,
     "Conv": _convolution,
     "ConvTranspose": _convolution,
     "Gemm": _product,
-    "GlobalAveragePool": _pooling,
-    "GlobalMaxPool": _pooling,
     "LayerNormalization": _norm,
     "MatMul": _product,
-    "MaxPool": _pooling,
     "RMSNormalization": _norm,
 }
 
@@ -423,16 +391,18 @@ def _plain(mode: str) -> Callable[[Operator, Node], Told]:
     return lambda operator, node: (mode, {})
 
 
-def _with(mode: str, **names: str) -> Callable[[Operator, Node], Told]:
-    """Attributes of the node under cuDNN's names."""
-    return lambda operator, node: (
-        mode,
-        {name: float(node.attributes[attribute]) for name, attribute in names.items()},
-    )
+def _leaky(operator: Operator, node: Node) -> Told:
+    return "relu", {"negative_slope": float(node.attributes["alpha"])}
 
 
 def _gelu(operator: Operator, node: Node) -> Told:
-    return ("GELU_APPROX_TANH_FWD" if node.attributes.get("approximate") == "tanh" else "GELU_FWD"), {}
+    return ("gelu_approx_tanh" if node.attributes.get("approximate") == "tanh" else "gelu"), {}
+
+
+def _elu(operator: Operator, node: Node) -> Told:
+    if node.attributes.get("alpha", 1.0) != 1:
+        raise LoadError("an Elu of another slope than 1 is left to other routes")
+    return "elu", {}
 
 
 def _clip(operator: Operator, node: Node) -> Told:
@@ -442,28 +412,28 @@ def _clip(operator: Operator, node: Node) -> Told:
     least, most = (float(bound.data[0]) if bound and bound.data else None for bound in bounds)
     if least is None:
         raise LoadError("a Clip without a lower bound is left to other routes")
-    return "RELU_FWD", {"lower": least} | ({} if most is None else {"upper": most})
+    return "relu", {"lower_clip": least} | ({} if most is None else {"upper_clip": most})
 
 
 POINTWISE: Mapping[str, Callable[[Operator, Node], Told]] = {
-    "Abs": _plain("ABS"),
-    "Add": _plain("ADD"),
+    "Abs": _plain("abs"),
+    "Add": _plain("add"),
     "Clip": _clip,
-    "Div": _plain("DIV"),
-    "Elu": _with("ELU_FWD", elu="alpha"),
-    "Erf": _plain("ERF"),
-    "Exp": _plain("EXP"),
+    "Div": _plain("div"),
+    "Elu": _elu,
+    "Erf": _plain("erf"),
+    "Exp": _plain("exp"),
     "Gelu": _gelu,
-    "LeakyRelu": _with("RELU_FWD", slope="alpha"),
-    "Max": _plain("MAX"),
-    "Min": _plain("MIN"),
-    "Mul": _plain("MUL"),
-    "Neg": _plain("NEG"),
-    "Relu": _plain("RELU_FWD"),
-    "Sigmoid": _plain("SIGMOID_FWD"),
-    "Softplus": _plain("SOFTPLUS_FWD"),
-    "Sqrt": _plain("SQRT"),
-    "Sub": _plain("SUB"),
-    "Tanh": _plain("TANH_FWD"),
+    "LeakyRelu": _leaky,
+    "Max": _plain("max"),
+    "Min": _plain("min"),
+    "Mul": _plain("mul"),
+    "Neg": _plain("neg"),
+    "Relu": _plain("relu"),
+    "Sigmoid": _plain("sigmoid"),
+    "Softplus": _plain("softplus"),
+    "Sqrt": _plain("sqrt"),
+    "Sub": _plain("sub"),
+    "Tanh": _plain("tanh"),
 }
 """ONNX operator → cuDNN's mode and its numbers."""

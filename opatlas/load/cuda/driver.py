@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -107,20 +107,12 @@ class CudaDriver(Protocol):
         one)."""
         ...
 
-    @property
-    def has_graphs(self) -> bool:
-        """Whether it can capture."""
-        ...
-
     def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
         """What ``launch`` launches, as one graph, in order; nothing of it runs. Calling what is given back
         launches it all at once."""
         ...
 
-
-class StreamingDriver(CudaDriver, Protocol):
-    """A driver that has streams of its own beside the one of :class:`CudaDriver`. A stream and an event are
-    whatever the driver calls so. Every method may raise :class:`DeviceFailed`."""
+    # Streams beside that one; a stream and an event are whatever the driver calls so.
 
     def make_stream(self) -> Any:
         """One that waits for no other, the default one neither."""
@@ -138,7 +130,7 @@ class StreamingDriver(CudaDriver, Protocol):
         ...
 
     def record_in(self, stream: Any) -> Any:
-        """As :meth:`CudaDriver.record`, in this stream."""
+        """As :meth:`record`, in this stream."""
         ...
 
     def wait_in(self, stream: Any, event: Any) -> None:
@@ -150,7 +142,7 @@ class StreamingDriver(CudaDriver, Protocol):
         ...
 
     def between_us(self, first: Any, last: Any) -> float:
-        """As :meth:`CudaDriver.elapsed_us`, and the events stay."""
+        """As :meth:`elapsed_us`, and the events stay."""
         ...
 
     def drop_event(self, event: Any) -> None: ...
@@ -160,39 +152,22 @@ DRIVERS = (
     ("pycuda", "opatlas.load.cuda.pycuda_driver", "PyCudaDriver"),
     ("cuda-bindings", "opatlas.load.cuda.bindings_driver", "BindingsDriver"),
 )
-"""Distribution, module and class of those who can; the first that is installed does."""
-
-
-def launches_into_streams(driver: CudaDriver) -> TypeGuard[StreamingDriver]:
-    """Whether it is such a one."""
-    return hasattr(driver, "launch_in")
+"""Distribution, module and class: the first that is installed loads and launches. All else is cuda-bindings',
+for either."""
 
 
 @cache
-def open_driver(device: int = 0, *, graphs: bool = False, streams: bool = False) -> CudaDriver:
+def open_driver(device: int = 0) -> CudaDriver:
     """On a device of this machine, by its number among those that are visible (``CUDA_VISIBLE_DEVICES``); one
-    for all of a process's kernels. With ``graphs`` one that can capture, with ``streams`` one that launches
-    into those of others: all are on one context.
+    for all of a process's kernels.
 
     Raises :class:`LoadError` where there is none, or nothing that could reach it.
     """
     why = []
     for distribution, module, name in DRIVERS:
         try:
-            made = _made(module, name, device)
+            made: CudaDriver = getattr(importlib.import_module(module), name)(device)
+            return made
         except Exception as error:  # libraries' errors share no base but Exception
             why.append(f"{distribution}: {first_line(error, 120)}")
-            continue
-        if graphs and not made.has_graphs:
-            why.append(f"{distribution}: it has no graphs")
-        elif streams and not launches_into_streams(made):
-            why.append(f"{distribution}: it launches into no stream but its own")
-        else:
-            return made
     raise LoadError(f"needs a CUDA device, and none can be used here ({'; '.join(why)})")
-
-
-@cache
-def _made(module: str, name: str, device: int) -> CudaDriver:
-    made: CudaDriver = getattr(importlib.import_module(module), name)(device)
-    return made

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from opatlas.identity.operator import Operator, Value
 from opatlas.load.buffers import check_array, check_numbers, empty, laid_out, storage_bytes
 from opatlas.load.cuda.allowance import capped_driver
 from opatlas.load.cuda.device_buffer import DeviceArray, DeviceBuffer, flat
-from opatlas.load.cuda.driver import CudaDriver, StreamingDriver, launches_into_streams
+from opatlas.load.cuda.driver import CudaDriver
 from opatlas.load.cuda.plan import Launch, LaunchArgument, LaunchPlan
 from opatlas.load.kernel import KernelFailed
 from opatlas.load.manifest import Manifest
@@ -26,12 +25,14 @@ class DeviceKernel:
     """What a kernel on a device has, whoever computes it: its constants there, and what is bound to it.
 
     ``guard_bytes``: so many on both sides of every buffer that is made from then on, to see who writes
-    beyond its own (:meth:`CudaBound.trespassed`). ``packed_bytes`` are buffers that its preparation fills
+    beyond its own (:meth:`CudaBound.trespassed`). ``loads_late``: its first run brings code to the device,
+    which nothing that is captured may. ``packed_bytes`` are buffers that its preparation fills
     from the constants; ``workspace_bytes`` are nobody's between runs. ``results``: the operator's outputs as
     they are written, which may say strides where the operator says none.
     """
 
     guard_bytes = 0
+    loads_late = False
     workspace_bytes = 0
     packed_bytes: tuple[int, ...] = ()
 
@@ -42,11 +43,10 @@ class DeviceKernel:
         self.results: tuple[Value, ...] = operator.output_values
         self.graphs = graphs
         self.alignment = alignment
-        self.driver = driver or capped_driver(graphs=graphs)
+        self.driver = driver or capped_driver()
         self._constants: dict[int, DeviceBuffer] | None = {} if not operator.constant_inputs else None
         self._packed: list[DeviceBuffer] = []
         self._bound: weakref.WeakSet[CudaBound] = weakref.WeakSet()
-        self._twin: DeviceKernel | None = None
         self._closed = False
 
     def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
@@ -76,14 +76,6 @@ class DeviceKernel:
         """Which of the visible devices it computes on."""
         return self.driver.number
 
-    @property
-    def takes_streams(self) -> bool:
-        """Whether it launches into streams that somebody else has made."""
-        try:
-            return launches_into_streams(self.driver) or bool(self._in_streams())
-        except LoadError:
-            return False
-
     def bind(
         self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: Any = None
     ) -> CudaBound:
@@ -95,31 +87,12 @@ class DeviceKernel:
         if self._constants is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
         self._must_be_open()
-        if stream is not None and not launches_into_streams(self.driver):
-            return self._in_streams().bind(inputs, outputs, stream=stream)
         numbers = self.operator.runtime_inputs
         check_numbers(numbers, inputs)
         brought = {number: self._input(number, inputs[number], stream) for number in numbers}
         bound = CudaBound(self, brought, outputs, stream)
         self._bound.add(bound)
         return bound
-
-    def _in_streams(self) -> DeviceKernel:
-        """The same kernel with the same constants, by a driver that launches into the streams of others: this
-        one's has its own alone."""
-        if self._twin is None:
-            try:
-                driver = capped_driver(graphs=self.graphs, streams=True)
-            except LoadError as error:
-                raise LoadError(f"launching into a stream needs cuda-bindings; it {error}") from error
-            twin = copy(self)
-            twin.driver, twin._bound = driver, weakref.WeakSet()
-            twin._load()
-            self._twin = twin
-        return self._twin
-
-    def _load(self) -> None:
-        """Bring what runs to the device, by this kernel's driver."""
 
     def fetched(self, given: Any, value: Value, name: str) -> np.ndarray:
         """A copy on the host of what lies on the device."""
@@ -171,9 +144,6 @@ class DeviceKernel:
             raise LoadError("the kernel was closed; load it again")
 
     def _forget_constants(self) -> None:
-        if self._twin is not None:
-            self._twin.close()
-            self._twin = None
         for bound in self._bound:
             bound.unbind()
         self._bound.clear()
@@ -195,8 +165,7 @@ class CudaKernel(DeviceKernel):
         self.workspace_bytes, self.packed_bytes = self.plan.workspace_bytes, self.plan.packed_bytes
         self.plan.check_device(self.driver.arch, self.driver.version)
         image = files[self.plan.module]
-        self._image = image + b"\0" if self.plan.is_ptx else image
-        self._load()
+        self._module: Any = self.driver.load(image + b"\0" if self.plan.is_ptx else image)
 
     def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
         return self._launchers(self.plan.run, tensors)
@@ -218,9 +187,6 @@ class CudaKernel(DeviceKernel):
             for one in launches
         ]
 
-    def _load(self) -> None:
-        self._module: Any = self.driver.load(self._image)
-
     def _unload(self) -> None:
         self.driver.unload(self._module)
         self._module = None
@@ -241,7 +207,6 @@ class CudaBound:
         stream: Any = None,
     ) -> None:
         self._driver = kernel.driver
-        self._driver_of_streams = None if stream is None else cast(StreamingDriver, kernel.driver)
         self._stream = stream
         self._inputs = inputs
         self._values = kernel.results
@@ -250,9 +215,17 @@ class CudaBound:
         self._tensors = kernel.tensors(inputs, self._outputs)
         self._launches = kernel.run_launches(self._tensors)
         if kernel.graphs:
+            if kernel.loads_late:
+                self._run_once()
             self._launches = [self._driver.capture(self._launch)]
         if stream is not None:
             self._driver.synchronize()  # buffers were spoilt in the default stream, for which no other waits
+
+    def _run_once(self) -> None:
+        self._launch()
+        self._driver.synchronize()
+        if self._given is None:
+            self.poison()  # no call has given a result yet
 
     def _own_outputs(self, kernel: DeviceKernel) -> list[DeviceBuffer]:
         sizes = [(value, storage_bytes(value)) for value in self._values]
@@ -273,10 +246,10 @@ class CudaBound:
         self._in_stream(self._launch)
 
     def _in_stream(self, launch: Callable[[], None]) -> None:
-        if self._driver_of_streams is None:
+        if self._stream is None:
             launch()
         else:
-            self._driver_of_streams.launch_in(self._stream, launch)
+            self._driver.launch_in(self._stream, launch)
 
     def _launch(self) -> None:
         for launch in self._launches:
@@ -328,7 +301,7 @@ class CudaBound:
 
     def _wait_for_own_stream(self) -> None:
         """Copies are the default stream's, and wait for no other."""
-        if self._driver_of_streams is not None:
+        if self._stream is not None:
             self._driver.synchronize()
 
     def device_outputs(self) -> Sequence[DeviceArray]:

@@ -38,6 +38,8 @@ class ProductKernel(DeviceKernel):
     """One product by one launch of a library's. Raises :class:`~opatlas.errors.LoadError` where the operator
     is none."""
 
+    loads_late = True
+
     def __init__(self, operator: Operator, recipe: Mapping[str, Any], driver: CudaDriver | None) -> None:
         self.product = product_of(operator)
         super().__init__(operator, driver, graphs=bool(recipe["graphs"]), alignment=ALIGNMENT)

@@ -37,7 +37,6 @@ class ComputesOnDevice:
     operator: Operator
     device: torch.device
     alignment = 1
-    takes_streams = True
 
     @property
     def on_device(self) -> int | None:

@@ -7,20 +7,6 @@ import pytest
 from opatlas.identity.place.cuda import NoDevice, detect_gpus
 from tests.catalog.making import GPU
 
-PYCUDA = """
-class device_attribute:
-    MULTIPROCESSOR_COUNT, L2_CACHE_SIZE = "sms", "l2"
-
-class Device:
-    def __init__(self, number): self.number = number
-    count = staticmethod(lambda: 2)
-    name = lambda self: "NVIDIA H100 80GB HBM3" if self.number == 0 else "NVIDIA L4"
-    compute_capability = lambda self: (9, 0) if self.number == 0 else (8, 9)
-    total_memory = lambda self: 85520809984 if self.number == 0 else 23580639232
-    get_attribute = lambda self, what: {"sms": (132, 58), "l2": (52428800, 50331648)}[what][self.number]
-
-def init(): pass
-"""
 BINDINGS = """
 import enum
 
@@ -69,19 +55,17 @@ WITHOUT_DEVICE = BINDINGS.replace(
 @pytest.fixture
 def drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of modules that stand for what asks the driver; none of them can, at first."""
-    for package in ("pycuda", "cuda", "cuda/bindings"):
+    for package in ("cuda", "cuda/bindings"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
-    for module in ("pycuda/driver", "cuda/bindings/driver", "torch"):
+    for module in ("cuda/bindings/driver", "torch"):
         (tmp_path / f"{module}.py").write_text(ABSENT)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[3]}")
     detect_gpus.cache_clear()
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("module", "text"), [("pycuda/driver", PYCUDA), ("cuda/bindings/driver", BINDINGS), ("torch", TORCH)]
-)
+@pytest.mark.parametrize(("module", "text"), [("cuda/bindings/driver", BINDINGS), ("torch", TORCH)])
 def test_a_device_has_one_key_whoever_asks(drivers: Path, module: str, text: str) -> None:
     (drivers / f"{module}.py").write_text(text)
     first, second = detect_gpus()
@@ -93,7 +77,7 @@ def test_a_device_has_one_key_whoever_asks(drivers: Path, module: str, text: str
 def test_without_a_device_it_says_what_was_tried(drivers: Path) -> None:
     (drivers / "cuda/bindings/driver.py").write_text(WITHOUT_DEVICE)
     with pytest.raises(
-        NoDevice, match="by pycuda: not here; by cuda bindings: cuInit answers CUDA_ERROR_NO_DEVICE"
+        NoDevice, match="by cuda bindings: cuInit answers CUDA_ERROR_NO_DEVICE; by torch: not here"
     ):
         detect_gpus()
 
@@ -103,4 +87,4 @@ def test_a_machine_without_a_gpu_says_so() -> None:
     try:
         assert all(gpu.kind == "cuda" for gpu in detect_gpus())
     except NoDevice as why:
-        assert "No NVIDIA GPU can be asked for: by pycuda: " in str(why)
+        assert "No NVIDIA GPU can be asked for: by cuda bindings: " in str(why)

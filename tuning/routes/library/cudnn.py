@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from opatlas.errors import LoadError
-from opatlas.identity import Operator, Setting, Target
+from opatlas.identity import Operator, Setting
 from opatlas.load.cuda.cudnn import MOST_PLANS
 from opatlas.load.cuda.dnn_graph import graph_of
-from tuning.routes.base import Answer, Budget, Candidate, No, answer
-from tuning.routes.library.recipes import RecipeRoute
+from tuning.routes.base import Answer, No
+from tuning.routes.handed_out import HandsOut
+from tuning.routes.library.products import ProductRoute
+from tuning.routes.library.recipes import Recipe
 
-TRIED = 8
-"""In a contest; tuning tries the rest. How many are offered is known on the device only (about ten for a
-convolution): whoever asks for one more is told so when it is loaded."""
-HANDED_OUT = "handed-out.json"
+SEEN = (9, 28)
+"""The least version that was seen to have plans for what follows a head."""
 
 
-class Cudnn(RecipeRoute):
-    """TF32 where the setting asks for it, and there alone."""
+class Cudnn(HandsOut, ProductRoute):
+    """How many plans are offered is known on the device only (about ten for a convolution): whoever asks for
+    one more is told so when it is loaded."""
 
     name = "cudnn"
-    kinds: tuple[str, ...] = ("cuda",)
-    distributions: tuple[str, ...] = ("nvidia-cudnn-cu13",)
+    library = "cuDNN"
+    distributions: tuple[str, ...] = ("nvidia-cudnn-cu13", "nvidia-cudnn-frontend")
+    exact = 2
     preload: tuple[str, ...] = ("opatlas.load.cuda.cudnn",)
+    described: Callable[[Operator], Any] = staticmethod(graph_of)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
-        if setting.accumulate == "float64":
-            return answer("cuDNN keeps sums of these types in float32, not float64")
-        try:
-            graph = graph_of(operator)
-        except LoadError as error:
-            return answer(str(error))
+        if not (able := super().supports(operator, setting)):
+            return able
+        graph = graph_of(operator)
         if graph.rounds and graph.dtype == "float32" and not setting.tf32:
             return No("cuDNN's products of float32, and convolutions with more than an activation, use TF32")
-        return answer(None)
+        version = self.versions().get(self.distributions[0], "")
+        if version and not graph.plain and tuple(map(int, version.split(".")[:2])) < SEEN:
+            return No(f"what follows is not asked of cuDNN {version}: none before 9.28 was seen to plan it")
+        return able
 
-    def candidates(
-        self, operator: Operator, target: Target, setting: Setting, budget: Budget
-    ) -> Iterator[Candidate]:
-        if self.supports(operator, setting):
-            for number in range(1, min(TRIED, budget.candidates) + 1):
-                yield self._plan(number, setting)
-
-    def tune(
-        self, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
-    ) -> Iterator[Candidate]:
-        """The plans that no contest tried, a few a slice."""
-        state = workdir / HANDED_OUT
-        done = int(json.loads(state.read_text())) if state.exists() else TRIED
-        last = min(done + TRIED, MOST_PLANS) if self.supports(operator, setting) else done
-        state.write_text(json.dumps(last))
-        for number in range(done + 1, last + 1):
-            yield self._plan(number, setting)
-
-    def _plan(self, number: int, setting: Setting) -> Candidate:
-        recipe = {"library": "cudnn", "call": "graph", "device": "cuda", "plan": number}
-        recipe |= {"tf32": setting.tf32, "graphs": setting.graphs}
-        return Candidate(self.name, recipe, f"plan {number} of its heuristics")
+    def variants(self, operator: Operator, setting: Setting) -> Iterator[tuple[Recipe, str]]:
+        for number in range(1, MOST_PLANS + 1):
+            yield {"library": "cudnn", "call": "graph", "plan": number}, f"plan {number} of its heuristics"

@@ -1,9 +1,10 @@
-"""What the routes to NVIDIA's libraries for products share: which operators, and TF32 as the setting says."""
+"""What the routes to NVIDIA's libraries share: which operators, and TF32 as the setting says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any
 
 from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
@@ -14,26 +15,30 @@ from tuning.routes.library.recipes import RecipeRoute
 
 class ProductRoute(RecipeRoute):
     """TF32 where the setting asks for it, and there alone. A library's file says its name, how people write
-    it (``library``) and its variants, to which ``device``, ``tf32`` and ``graphs`` are added here."""
+    it (``library``), how it is told of an operator (``described``) and its variants, to which ``device``,
+    ``tf32`` and ``graphs`` are added here."""
 
     library: str
     kinds: tuple[str, ...] = ("cuda",)
     distributions: tuple[str, ...] = ("nvidia-cublas",)
+    described: Callable[[Operator], Any] = staticmethod(product_of)
 
     def supports(self, operator: Operator, setting: Setting) -> Answer:
         if setting.accumulate == "float64":
             return answer(f"{self.library} keeps sums of these types in float32, not float64")
         try:
-            product_of(operator)
+            self.described(operator)
         except LoadError as error:
             return answer(str(error))
         return answer(None)
 
+    def space(self, operator: Operator, target: Target, setting: Setting) -> Iterator[Candidate]:
+        same = {"device": "cuda", "tf32": setting.tf32, "graphs": setting.graphs}
+        for recipe, label in self.variants(operator, setting):
+            yield Candidate(self.name, {**recipe, **same}, label)
+
     def candidates(
         self, operator: Operator, target: Target, setting: Setting, budget: Budget
     ) -> Iterator[Candidate]:
-        if not self.supports(operator, setting):
-            return
-        same = {"device": "cuda", "tf32": setting.tf32, "graphs": setting.graphs}
-        for recipe, label in islice(self.variants(operator, setting), budget.candidates):
-            yield Candidate(self.name, {**recipe, **same}, label)
+        if self.supports(operator, setting):
+            yield from islice(self.space(operator, target, setting), budget.candidates)

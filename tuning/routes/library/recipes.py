@@ -51,7 +51,8 @@ class RecipeRoute:
     zygote = "library"
     preload: tuple[str, ...] = ()
     builds_in_process = True
-    distributions: tuple[str, ...] = ()  # the first is the one that a recipe needs in its exact version
+    distributions: tuple[str, ...] = ()
+    exact = 1  # of these, the first so many: those that a recipe needs in their very version
 
     def versions(self) -> Mapping[str, str]:
         found = {name: installed_version(name) for name in self.distributions}
@@ -93,17 +94,17 @@ class RecipeRoute:
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
     ) -> BuiltArtifact:
-        distribution = self.distributions[0]
-        version = installed_version(distribution)
-        if version is None:
-            raise RouteError(f"{distribution} is not installed")
+        needed = self.distributions[: self.exact]
+        found = self.versions()
+        if absent := [name for name in needed if name not in found]:
+            raise RouteError(f"{', '.join(absent)} is not installed")
         manifest = Manifest(
             kind="recipe",
             route=self.name,
             operator=operator.to_json(),
             setting=setting.to_json(),
             # The label (+cpu) is the wheel's, not the library's: the same version does the same call.
-            needs={distribution: version.partition("+")[0]},
+            needs={name: found[name].partition("+")[0] for name in needed},
             recipe=dict(candidate.parameters),
         )
         return BuiltArtifact(manifest, workdir, facts={"versions": dict(self.versions())})

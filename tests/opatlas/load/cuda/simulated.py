@@ -55,7 +55,6 @@ class SimulatedDriver(StagedCopies):
         self.busy_until_ns = 0
         self.elsewhere_until_ns = 0  # another stream
         self.late: list[tuple[int, Callable[[], None]]] = []  # when, what: nobody can wait for it
-        self.has_graphs = True
         self.stream = 0
         self.captures: list[Callable[[], None]] | None = None
         self.graph_launches = 0
@@ -200,14 +199,6 @@ class SimulatedDriver(StagedCopies):
     def _check(self) -> None:
         if self.broken:
             raise DeviceFailed(self.broken)
-
-
-class WithoutGraphs(SimulatedDriver):
-    """As PyCUDA is."""
-
-    def __init__(self, device: int = 0) -> None:
-        super().__init__(device)
-        self.has_graphs = False
 
 
 def relu(device: SimulatedDriver, x: Any, y: Any, count: Any) -> None:

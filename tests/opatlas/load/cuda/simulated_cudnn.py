@@ -1,121 +1,252 @@
-"""A stand-in for cuDNN: its graphs computed in NumPy over a simulated device's memory, read by strides."""
+"""A stand-in for NVIDIA's frontend to cuDNN: the methods of its graphs that are used, computed in NumPy over
+a simulated device's memory, read by strides."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from opatlas.load.cuda.cudnn import OfferedPlan
-from opatlas.load.cuda.dnn_graph import DnnGraph, DnnStep, DnnTensor
 from opatlas.load.dtypes import numpy_dtype
 from tests.opatlas.load.cuda.simulated import SimulatedDriver
 
-Arrays = Mapping[str, np.ndarray]
-
+ROUNDING = "TENSOR_CORE"
 PLANS = (
-    OfferedPlan(7, ((2, 1),), frozenset({"tensor core"})),
-    OfferedPlan(3, ()),
-    OfferedPlan(7, ((2, 1),), frozenset({"tensor core"})),  # another heuristic's, which is the first again
-    OfferedPlan(3, ((2, 4),)),
+    ("eng7_k2=1", {ROUNDING}),
+    ("eng3", set()),
+    ("eng7_k2=1", {ROUNDING}),  # another heuristic's, which is the first again
+    ("eng3_k2=4", set()),
 )
-"""Three in all, of which two are strict."""
+"""Name and notes: three in all, of which two are strict."""
+DTYPES = {"FLOAT": "float32", "HALF": "float16", "BFLOAT16": "bfloat16"}
+
+Value = Callable[[], np.ndarray]
+Sizes = Sequence[int]
+_erf = np.vectorize(math.erf)
 
 
-class SimulatedGraphs:
+def _named(*names: str) -> SimpleNamespace:
+    return SimpleNamespace(**{name: name for name in names})
+
+
+class SimulatedFrontend:
+    """The module ``cudnn``. ``built``: numbers of plans; ``streams``: of what was launched."""
+
+    data_type = _named(*DTYPES)
+    heur_mode = _named("A", "B", "FALLBACK")
+    numerical_note = _named(ROUNDING, "DOWN_CONVERT_INPUTS")
+    norm_forward_phase = _named("INFERENCE")
+    diagonal_alignment = _named("TOP_LEFT")
+
     def __init__(self, device: SimulatedDriver, workspace_bytes: int = 4096) -> None:
-        self.device = device
-        self.workspace_bytes = workspace_bytes
-        self.graph: DnnGraph | None = None
-        self.built_plans: list[OfferedPlan] = []
+        self.device, self.workspace_bytes = device, workspace_bytes
+        self.built: list[int] = []
         self.streams: list[int] = []
+        self.stream = 0
 
-    def plans(self, graph: DnnGraph) -> Iterator[OfferedPlan]:
-        self.graph = graph
-        yield from PLANS
+    def create_handle(self) -> int:
+        return 77
 
-    def built(self, plan: OfferedPlan) -> SimulatedPlan:
-        self.built_plans.append(plan)
-        assert self.graph is not None
-        return SimulatedPlan(self, self.graph)
+    def set_stream(self, handle: int, stream: int) -> None:
+        assert handle == 77
+        self.stream = stream
 
-
-class SimulatedPlan:
-    def __init__(self, library: SimulatedGraphs, graph: DnnGraph) -> None:
-        self.library, self.graph = library, graph
-        self.workspace_bytes = library.workspace_bytes
-
-    def runner(self, addresses: Mapping[int, int], workspace: int) -> Callable[[int], None]:
-        told = {n for n, tensor in enumerate(self.graph.tensors) if not tensor.virtual}
-        assert set(addresses) == told, "what is not virtual has an address"
-        if self.workspace_bytes:
-            self.library.device.bytes_at(workspace, self.workspace_bytes)
-            assert not self.library.device.broken
-
-        def launch(stream: int) -> None:
-            self.library.streams.append(stream)
-            self.library.device.waiting.append(lambda: self.run(addresses))
-
-        return launch
-
-    def run(self, addresses: Mapping[int, int]) -> None:
-        known = {
-            number: _read(self.library.device, tensor, addresses[number])
-            for number, tensor in enumerate(self.graph.tensors)
-            if tensor.input is not None or tensor.constant is not None
-        }
-        for step in self.graph.steps:
-            operands = {name: known[n] for name, n in step.tensors.items() if name != "y" and n in known}
-            to = step.tensors["y"]
-            tensor = self.graph.tensors[to]
-            known[to] = STEPS[step.kind](step, operands, tensor)
-            assert known[to].shape == tensor.shape, (step, known[to].shape)
-            if tensor.output is not None:
-                _memory(self.library.device, tensor, addresses[to])[...] = known[to]
+    def pygraph(self, **told: Any) -> SimulatedGraph:
+        assert told.pop("handle") == 77
+        assert set(told.values()) == {"FLOAT"}, "what is between is kept in float32"
+        return SimulatedGraph(self)
 
 
-def _memory(device: SimulatedDriver, tensor: DnnTensor, address: int) -> np.ndarray:
-    dtype = numpy_dtype(tensor.dtype)
-    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True))
-    flat = device.bytes_at(address, (last + 1) * dtype.itemsize).view(dtype)
-    strides = [step * dtype.itemsize for step in tensor.strides]
-    return np.lib.stride_tricks.as_strided(flat, tensor.shape, strides)
+class SimulatedTensor:
+    """Given, or made by ``value``."""
+
+    def __init__(self, uid: int, value: Value | None = None, **told: Any) -> None:
+        self.uid, self.value, self.told, self.is_output = uid, value, told, False
+
+    def set_dim(self, dim: Sizes) -> SimulatedTensor:
+        self.told["dim"] = tuple(dim)
+        return self
+
+    def set_stride(self, stride: Sizes) -> SimulatedTensor:
+        self.told["stride"] = tuple(stride)
+        return self
+
+    def set_data_type(self, data_type: str) -> SimulatedTensor:
+        self.told["data_type"] = data_type
+        return self
+
+    def set_output(self, is_output: bool) -> SimulatedTensor:
+        self.is_output = is_output
+        return self
+
+    def get_uid(self) -> int:
+        return self.uid
+
+    def at(self, device: SimulatedDriver, address: int) -> np.ndarray:
+        if self.told.get("is_pass_by_value"):
+            return np.full(self.told["dim"], ctypes.c_float.from_address(address).value)
+        dtype, shape, steps = (
+            numpy_dtype(DTYPES[self.told["data_type"]]),
+            self.told["dim"],
+            self.told["stride"],
+        )
+        last = sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
+        flat = device.bytes_at(address, (last + 1) * dtype.itemsize).view(dtype)
+        return np.lib.stride_tricks.as_strided(flat, shape, [step * dtype.itemsize for step in steps])
 
 
-def _read(device: SimulatedDriver, tensor: DnnTensor, address: int) -> np.ndarray:
-    if tensor.constant is not None:
-        return np.full(tensor.shape, ctypes.c_float.from_address(address).value)
-    return _memory(device, tensor, address).astype(np.float64)
+class SimulatedGraph:
+    def __init__(self, frontend: SimulatedFrontend) -> None:
+        self.frontend = frontend
+        self.tensors: list[SimulatedTensor] = []
+        self.deselected: set[str] = set()
+        self.known: dict[int, np.ndarray] = {}
+        self.steps: list[str] = []
 
+    def tensor(self, **told: Any) -> SimulatedTensor:
+        return self._kept(SimulatedTensor(100 + len(self.tensors), **told))
 
-def _places(step: DnnStep, kernel: tuple[int, ...], made: tuple[int, ...]) -> Iterator[Any]:
-    """For each place of a window: where it is in the window, and what of the padded input it meets."""
-    strides = step.numbers["strides"]
-    dilations = step.numbers.get("dilations", (1,) * len(strides))
-    for at in itertools.product(*map(range, kernel)):
-        yield (
-            at,
-            tuple(
-                slice(a * d, a * d + (n - 1) * s + 1, s)
-                for a, d, s, n in zip(at, dilations, strides, made, strict=True)
-            ),
+    def _kept(self, made: SimulatedTensor) -> SimulatedTensor:
+        self.tensors.append(made)
+        return made
+
+    def _made(self, compute: Callable[..., np.ndarray], *of: SimulatedTensor) -> SimulatedTensor:
+        made = SimulatedTensor(100 + len(self.tensors))
+        made.value = lambda: compute(made.told["dim"], *(self.known[one.uid] for one in of))
+        return self._kept(made)
+
+    # Steps.
+
+    def conv_fprop(self, image: Any, weight: Any, **window: Sizes) -> SimulatedTensor:
+        return self._made(lambda dim, x, w: _convolution(window, x, w, dim), image, weight)
+
+    def conv_dgrad(self, loss: Any, filter: Any, **window: Sizes) -> SimulatedTensor:
+        return self._made(lambda dim, x, w: _transposed(window, x, w, dim), loss, filter)
+
+    def matmul(self, a: Any, b: Any) -> SimulatedTensor:
+        return self._made(lambda dim, a, b: a @ b, a, b)
+
+    def layernorm(
+        self, norm_forward_phase: str, input: Any, scale: Any, bias: Any, epsilon: Any
+    ) -> list[Any]:
+        def compute(dim: Sizes, x: Any, scale: Any, bias: Any, epsilon: Any) -> np.ndarray:
+            x = x - x.mean(axis=(1, 2, 3), keepdims=True)
+            return x / np.sqrt((x * x).mean(axis=(1, 2, 3), keepdims=True) + epsilon) * scale + bias
+
+        assert norm_forward_phase == "INFERENCE"
+        return [self._made(compute, input, scale, bias, epsilon), None, None]
+
+    def rmsnorm(self, norm_forward_phase: str, input: Any, scale: Any, epsilon: Any) -> list[Any]:
+        def compute(dim: Sizes, x: Any, scale: Any, epsilon: Any) -> np.ndarray:
+            return x / np.sqrt((x * x).mean(axis=(1, 2, 3), keepdims=True) + epsilon) * scale
+
+        assert norm_forward_phase == "INFERENCE"
+        return [self._made(compute, input, scale, epsilon), None]
+
+    def sdpa(self, q: Any, k: Any, v: Any, attn_scale: float, generate_stats: bool, **band: Any) -> list[Any]:
+        def compute(dim: Sizes, q: Any, k: Any, v: Any) -> np.ndarray:
+            k, v = (np.repeat(one, q.shape[1] // one.shape[1], axis=1) for one in (k, v))
+            scores = q @ k.swapaxes(2, 3) * attn_scale
+            if band:
+                assert band == {"diagonal_alignment": "TOP_LEFT", "diagonal_band_right_bound": 0}
+                rows, columns = np.indices(scores.shape[2:])
+                scores = np.where(rows >= columns, scores, -np.inf)
+            shares = np.exp(scores - scores.max(axis=3, keepdims=True))
+            return shares / shares.sum(axis=3, keepdims=True) @ v
+
+        assert not generate_stats
+        return [self._made(compute, q, k, v), None]
+
+    def relu(
+        self, x: Any, negative_slope: float = 0.0, lower_clip: float = 0.0, upper_clip: float = np.inf
+    ) -> SimulatedTensor:
+        def compute(dim: Sizes, x: np.ndarray) -> np.ndarray:
+            below = lower_clip + negative_slope * (x - lower_clip)
+            return np.where(x < lower_clip, below, np.minimum(x, upper_clip))
+
+        return self._made(compute, x)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in POINTWISE:
+            raise AttributeError(name)
+        return lambda *of: self._made(
+            lambda dim, *values: np.broadcast_to(POINTWISE[name](*values), dim), *of
         )
 
+    # Plans.
 
-def _padded(step: DnnStep, x: np.ndarray, value: float) -> np.ndarray:
-    edges = [(0, 0), (0, 0), *zip(step.numbers["before"], step.numbers["after"], strict=True)]
-    return np.pad(x, edges, constant_values=value)
+    def validate(self) -> None:
+        self.steps.append("validate")
+
+    def build_operation_graph(self) -> None:
+        self.steps.append("build")
+
+    def create_execution_plans(self, modes: Sequence[str]) -> None:
+        assert (self.steps, modes) == (["validate", "build"], ["A", "B", "FALLBACK"])
+
+    def deselect_numeric_notes(self, notes: Sequence[str]) -> None:
+        self.deselected |= set(notes)
+
+    def get_execution_plan_count(self) -> int:
+        return len(PLANS)
+
+    def get_plan_name_at_index(self, index: int) -> str:
+        return PLANS[index][0]
+
+    def build_plan_at_index(self, index: int) -> None:
+        if PLANS[index][1] & self.deselected:
+            raise ValueError("Deselecting execution plan")
+        self.frontend.built.append(index)
+
+    def get_workspace_size_plan_at_index(self, index: int) -> int:
+        return self.frontend.workspace_bytes
+
+    def execute_plan_at_index(
+        self, addresses: Mapping[int, int], workspace: int, index: int, handle: int
+    ) -> None:
+        device = self.frontend.device
+        assert handle == 77
+        assert index in self.frontend.built
+        told = {one.uid for one in self.tensors if one.value is None or one.is_output}
+        assert set(addresses) == told, "what is not virtual has an address"
+        if self.frontend.workspace_bytes:
+            device.bytes_at(workspace, self.frontend.workspace_bytes)
+            assert not device.broken
+        self.frontend.streams.append(self.frontend.stream)
+        device.waiting.append(lambda: self._run(device, addresses))
+
+    def _run(self, device: SimulatedDriver, addresses: Mapping[int, int]) -> None:
+        for one in self.tensors:
+            if one.value is None:
+                self.known[one.uid] = one.at(device, addresses[one.uid]).astype(np.float64)
+                continue
+            made = self.known[one.uid] = one.value()
+            assert made.shape == one.told["dim"]
+            if one.is_output:
+                one.at(device, addresses[one.uid])[...] = made
 
 
-def _convolution(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
-    x, w = _padded(step, of["x"], 0), of["w"]
-    made, groups = np.zeros(tensor.shape), of["x"].shape[1] // w.shape[1]
+def _places(window: Mapping[str, Sizes], kernel: Sizes, made: Sizes) -> Iterator[Any]:
+    """For each place of a window: where it is in the window, and what of the padded input it meets."""
+    for at in itertools.product(*map(range, kernel)):
+        steps = zip(at, window["dilation"], window["stride"], made, strict=True)
+        yield at, tuple(slice(a * d, a * d + (n - 1) * s + 1, s) for a, d, s, n in steps)
+
+
+def _padded(window: Mapping[str, Sizes], x: np.ndarray) -> np.ndarray:
+    return np.pad(x, [(0, 0), (0, 0), *zip(window["pre_padding"], window["post_padding"], strict=True)])
+
+
+def _convolution(window: Mapping[str, Sizes], x: np.ndarray, w: np.ndarray, dim: Sizes) -> np.ndarray:
+    groups, x = x.shape[1] // w.shape[1], _padded(window, x)
+    made = np.zeros(dim)
     mine, theirs = w.shape[0] // groups, w.shape[1]
-    for at, place in _places(step, w.shape[2:], tensor.shape[2:]):
+    for at, place in _places(window, w.shape[2:], dim[2:]):
         for group in range(groups):
             read = x[(slice(None), slice(group * theirs, (group + 1) * theirs), *place)]
             weights = w[(slice(group * mine, (group + 1) * mine), slice(None), *at)]
@@ -123,101 +254,37 @@ def _convolution(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
     return made
 
 
-def _transposed(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
-    x, w = of["x"], of["w"]
-    whole = _padded(step, np.zeros(tensor.shape), 0)
-    groups = tensor.shape[1] // w.shape[1]
+def _transposed(window: Mapping[str, Sizes], x: np.ndarray, w: np.ndarray, dim: Sizes) -> np.ndarray:
+    whole = _padded(window, np.zeros(dim))
+    groups = dim[1] // w.shape[1]
     mine, theirs = w.shape[1], x.shape[1] // groups
-    for at, place in _places(step, w.shape[2:], x.shape[2:]):
+    for at, place in _places(window, w.shape[2:], x.shape[2:]):
         for group in range(groups):
             rows = slice(group * theirs, (group + 1) * theirs)
             weights = w[(rows, slice(None), *at)]
             to = (slice(None), slice(group * mine, (group + 1) * mine), *place)
             whole[to] += np.einsum("nc...,ck->nk...", x[:, rows], weights)
-    inner = [
-        slice(before, size - after)
-        for before, after, size in zip(
-            step.numbers["before"], step.numbers["after"], whole.shape[2:], strict=True
-        )
-    ]
+    edges = zip(window["pre_padding"], window["post_padding"], whole.shape[2:], strict=True)
+    inner = [slice(before, size - after) for before, after, size in edges]
     return whole[(slice(None), slice(None), *inner)]
 
 
-def _pooling(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
-    mode, window = step.numbers["mode"], step.numbers["window"]
-    x = _padded(step, of["x"], -np.inf if mode == "maximum" else 0)
-    there = _padded(step, np.ones(of["x"].shape), 0)
-    taken, counts = [], []
-    for _, place in _places(step, window, tensor.shape[2:]):
-        taken.append(x[(slice(None), slice(None), *place)])
-        counts.append(there[(slice(None), slice(None), *place)])
-    if mode == "maximum":
-        return np.max(taken, axis=0)
-    return np.sum(taken, axis=0) / (np.sum(counts, axis=0) if "there" in mode else math.prod(window))
-
-
-def _norm(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
-    x = of["x"]
-    if step.numbers["of"] == "layer":
-        x = x - x.mean(axis=(1, 2, 3), keepdims=True)
-    made = x / np.sqrt((x * x).mean(axis=(1, 2, 3), keepdims=True) + of["epsilon"]) * of["scale"]
-    return made + of["bias"] if "bias" in of else made
-
-
-def _product(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
-    return of["a"] @ of["b"]
-
-
-def _attention(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
-    repeats = of["q"].shape[1] // of["k"].shape[1]
-    k, v = (np.repeat(of[name], repeats, axis=1) for name in "kv")
-    scores = of["q"] @ k.swapaxes(2, 3) * of["scale"]
-    if "scores" in step.tensors:
-        rows, columns = np.indices(scores.shape[2:])
-        scores = np.where(rows >= columns, scores, of["hidden"])
-    shares = np.exp(scores - scores.max(axis=3, keepdims=True))
-    return shares / shares.sum(axis=3, keepdims=True) @ v
-
-
-def _pointwise(step: DnnStep, of: Arrays, tensor: DnnTensor) -> np.ndarray:
-    numbers: Mapping[str, Any] = step.numbers
-    x, b = of["x"], of.get("b", np.zeros(()))
-    erf = np.vectorize(math.erf)
-    mode = numbers["mode"]
-    if mode == "RELU_FWD":
-        lower, upper = numbers.get("lower", 0.0), numbers.get("upper", np.inf)
-        made = np.where(x < lower, lower + numbers.get("slope", 0.0) * (x - lower), np.minimum(x, upper))
-    else:
-        made = {
-            "ABS": lambda: np.abs(x),
-            "ADD": lambda: x + b,
-            "DIV": lambda: x / b,
-            "ELU_FWD": lambda: np.where(x < 0, numbers["elu"] * np.expm1(x), x),
-            "ERF": lambda: erf(x),
-            "EXP": lambda: np.exp(x),
-            "GELU_FWD": lambda: 0.5 * x * (1 + erf(x / math.sqrt(2))),
-            "GELU_APPROX_TANH_FWD": lambda: (
-                0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-            ),
-            "MAX": lambda: np.maximum(x, b),
-            "MIN": lambda: np.minimum(x, b),
-            "MUL": lambda: x * b,
-            "NEG": lambda: -x,
-            "SIGMOID_FWD": lambda: 1 / (1 + np.exp(-x)),
-            "SOFTPLUS_FWD": lambda: np.log1p(np.exp(x)),
-            "SQRT": lambda: np.sqrt(x),
-            "SUB": lambda: x - b,
-            "TANH_FWD": lambda: np.tanh(x),
-        }[mode]()
-    return np.broadcast_to(made, tensor.shape)
-
-
-STEPS: Mapping[str, Callable[[DnnStep, Arrays, DnnTensor], np.ndarray]] = {
-    "attention": _attention,
-    "convolution": _convolution,
-    "norm": _norm,
-    "pointwise": _pointwise,
-    "pooling": _pooling,
-    "product": _product,
-    "transposed": _transposed,
+POINTWISE: Mapping[str, Callable[..., np.ndarray]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "div": np.divide,
+    "elu": lambda x: np.where(x < 0, np.expm1(x), x),
+    "erf": _erf,
+    "exp": np.exp,
+    "gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+    "gelu_approx_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": lambda x: np.log1p(np.exp(x)),
+    "sqrt": np.sqrt,
+    "sub": np.subtract,
+    "tanh": np.tanh,
 }

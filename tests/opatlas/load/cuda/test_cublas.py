@@ -4,7 +4,7 @@ that reads a simulated device's memory."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from tuning.routes.library.cublas import Cublas
 
 INPUTS = {0: np.ones((4, 6), np.float32), 1: np.ones((6, 5), np.float32)}
 HANDLE = 77
-MODES = {0: "strict", 3: "tf32"}
+MODES = {16: "strict", 19: "tf32"}  # with sums in float32
 COMPUTES = {68: "float32", 77: "tf32"}
 
 
@@ -187,6 +187,24 @@ def test_the_handle_is_told_again_only_what_has_changed() -> None:
     device.stream = 5
     first()
     assert (library.told, library.asked[-1][2]) == (4, 5)
+
+
+def test_a_capture_comes_after_a_run_whose_result_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library brings its code to the device with the first, which nothing that is captured may."""
+    device = SimulatedDriver(memory_bytes=1 << 27)
+    library = SimulatedCublas(device)
+    before, replayed = [], []
+
+    def capture(launch: Callable[[], None]) -> Callable[[], None]:
+        before.append(len(library.asked))
+        return lambda: replayed.append(True)
+
+    monkeypatch.setattr(device, "capture", capture)
+    bound = CublasKernel(PRODUCT, recipe("gemm_ex", graphs=True), device, CublasLibrary(library)).bind(INPUTS)
+    assert before == [1]
+    assert np.isnan(bound.outputs()[0]).all()
+    bound()
+    assert replayed == [True]
 
 
 def test_what_the_library_refuses_is_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ import pytest
 from opatlas.errors import LoadError
 from opatlas.identity import Setting, parse_operator
 from opatlas.load.cuda import cublaslt
-from opatlas.load.cuda.cublaslt import Algorithm, CublasLtKernel
+from opatlas.load.cuda.cublaslt import MOST_ALGORITHMS, Algorithm, CublasLtKernel, CublasLtLibrary
 from opatlas.load.cuda.matrices import Matrix, MatrixProduct, product_of
 from opatlas.load.cuda.products import Addresses
-from opatlas.load.recipe import check_recipe
+from opatlas.load.recipe import ALLOWED, check_recipe
 from tests.catalog.making import GPU
 from tests.opatlas.load.cuda.simulated import SimulatedDriver
 from tests.opatlas.load.cuda.simulated_products import (
@@ -27,7 +28,8 @@ from tests.opatlas.load.cuda.simulated_products import (
     tensor,
 )
 from tuning.routes.base import Budget, No
-from tuning.routes.library.cublaslt import TRIED, CublasLt
+from tuning.routes.handed_out import AT_ONCE
+from tuning.routes.library.cublaslt import CublasLt
 
 RECIPE = {"library": "cublaslt", "call": "matmul", "device": "cuda", "algorithm": 2}
 
@@ -99,13 +101,41 @@ def test_an_algorithm_that_is_not_offered_is_told() -> None:
             check_recipe({**RECIPE, "algorithm": wrong}, 1)
 
 
-def test_its_recipes_follow_the_setting() -> None:
+def test_its_recipes_follow_the_setting_and_tuning_tries_the_rest(tmp_path: Path) -> None:
     found = list(CublasLt().candidates(PRODUCT, GPU, Setting(tf32=True), Budget(1.0)))
-    assert [one.parameters["algorithm"] for one in found] == list(range(1, TRIED + 1))
+    assert [one.parameters["algorithm"] for one in found] == list(range(1, AT_ONCE + 1))
     assert all(check_recipe(one.parameters, 1)["tf32"] for one in found)
     assert not any(
         one.parameters["tf32"] for one in CublasLt().candidates(PRODUCT, GPU, Setting(), Budget(1.0))
     )
+    rest = []
+    while more := list(CublasLt().tune(PRODUCT, GPU, Setting(), tmp_path, 1.0)):
+        rest += [one.parameters["algorithm"] for one in more]
+    assert rest == list(range(AT_ONCE + 1, MOST_ALGORITHMS + 1))
+    assert ALLOWED["cublaslt", "matmul"]["algorithm"] == tuple(range(1, MOST_ALGORITHMS + 1))
+
+
+class Preferring:
+    """Of the library's functions those that an offer is asked by. ``preferred``: attribute to its bytes."""
+
+    def __init__(self) -> None:
+        self.preferred: dict[int, bytes] = {}
+
+    def cublasLtMatmulPreferenceSetAttribute(self, preference: Any, which: int, value: Any, size: Any) -> int:
+        self.preferred[which] = bytes(value._obj)
+        assert len(self.preferred[which]) == size.value
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: 0
+
+
+def test_parts_of_a_sum_are_kept_in_float32() -> None:
+    """Preference 3 is the mask of reductions, whose bit 2 is that in the type that is computed in."""
+    library = Preferring()
+    assert CublasLtLibrary(library).algorithms(product_of(PRODUCT), False) == []
+    workspace = (32 << 20).to_bytes(8, "little")
+    assert library.preferred == {1: workspace, 3: (2).to_bytes(4, "little")}
 
 
 @pytest.mark.skipif(bool(CublasLt().versions()), reason="nvidia-cublas is installed here")

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -68,3 +69,29 @@ def over(library: Path, *module: str) -> list[str]:
 @pytest.mark.parametrize("check", [check.__name__ for check in CHECKS])
 def test_a_driver_does_what_it_says(said: Mapping[str, str], check: str) -> None:
     assert said[check] == ""
+
+
+COMPILED = """
+import sys
+from pycuda.compiler import compile
+from tests.opatlas.load.cuda.driver_checks import SOURCE
+open(sys.argv[1], "wb").write(compile(SOURCE, arch="sm_90", no_extern_c=True, cache_dir=False))
+"""
+"""For a device that need not be here; what is compiled is loaded where one is (tests/gpu/test_device.py)."""
+
+
+def test_pycuda_compiles(library: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pycuda", reason="pycuda is not installed")
+    if shutil.which("nvcc") is None:
+        pytest.skip("PyCUDA compiles by nvcc, which is not installed")
+    image = tmp_path / "twice.cubin"
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED, str(image)],
+        env={**os.environ, "LD_LIBRARY_PATH": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert image.read_bytes()[:4] == b"\x7fELF"
+    assert {b"twice", b"beyond"} <= set(re.findall(rb"\b(twice|beyond)\b", image.read_bytes()))

@@ -175,23 +175,7 @@ def test_what_lies_askew_on_the_device_is_refused(device: SimulatedDriver, weigh
         loaded.bind({0: There()})
 
 
-def test_a_driver_without_graphs_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "tests.opatlas.load.cuda.simulated"
-    offered = (("none", module, "WithoutGraphs"), ("simulated", module, "SimulatedDriver"))
-    monkeypatch.setattr(driver, "DRIVERS", offered)
-    driver.open_driver.cache_clear()
-    assert not driver.open_driver().has_graphs
-    assert driver.open_driver(graphs=True).has_graphs
-    monkeypatch.setattr(driver, "DRIVERS", offered[:1])
-    driver.open_driver.cache_clear()
-    with pytest.raises(LoadError, match="none: it has no graphs"):
-        driver.open_driver(graphs=True)
-    driver.open_driver.cache_clear()
-
-
-def test_runs_go_into_the_stream_that_is_asked_for(
-    x: np.ndarray, weights: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_go_into_the_stream_that_is_asked_for(x: np.ndarray, weights: np.ndarray) -> None:
     device = StreamingSimulation()
     loaded = kernel(device, RUN)
     loaded.prepare({1: weights})
@@ -203,11 +187,6 @@ def test_runs_go_into_the_stream_that_is_asked_for(
     while not device.has_happened(ended):
         pass
     np.testing.assert_array_equal(bound.outputs()[0], x / weights)
-    monkeypatch.setattr(driver, "DRIVERS", ())  # whether there is a device here or not
-    alone = kernel(SimulatedDriver(), RUN)
-    alone.prepare({1: weights})
-    with pytest.raises(LoadError, match="needs cuda-bindings"):
-        alone.bind({0: x}, stream=stream)
 
 
 def test_what_lies_on_the_device_is_read_where_it_is(

@@ -9,7 +9,7 @@ import pytest
 
 from opatlas.identity.place.cuda import NoDevice, detect_gpus
 from tests.catalog.making import GPU
-from tests.opatlas.identity.test_gpus import PYCUDA, drivers  # noqa: F401
+from tests.opatlas.identity.test_gpus import BINDINGS, drivers  # noqa: F401
 from tests.tuning.measure.device.simulated import PART, UUID, FakeNvml, divide, lay_files
 from tuning.measure.device.gpus import Gpu, devices, gpu_named, see_only
 from tuning.measure.device.nvml import NvmlMonitor
@@ -82,9 +82,9 @@ def test_a_part_is_a_target_of_its_own(
 ) -> None:
     """CUDA shows the part alone, with its own memory and multiprocessors; here by a stand-in."""
     sees = f"import os\nassert os.environ['CUDA_VISIBLE_DEVICES'] == {FIRST!r}\n"
-    small = PYCUDA.replace("lambda: 2", "lambda: 1").replace("85520809984", "10468982784")
-    small = small.replace("132", "16").replace("80GB HBM3", "80GB HBM3 MIG 1g.10gb")
-    (drivers / "pycuda/driver.py").write_text(sees + small)
+    small = BINDINGS.replace("return OK, 2", "return OK, 1").replace("85520809984", "10468982784")
+    small = small.replace("(132", "(16").replace("80GB HBM3", "80GB HBM3 MIG 1g.10gb")
+    (drivers / "cuda/bindings/driver.py").write_text(sees + small)
     for name in ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.setenv(name, os.environ.get(name, ""))  # so that both are as they were afterwards
     see_only(gpu_named(FIRST, machine, nvml))

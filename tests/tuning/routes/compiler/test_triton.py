@@ -4,6 +4,7 @@ both without a GPU."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -19,9 +20,11 @@ from tests import by_day
 from tests.catalog.making import GPU
 from tests.configuring import configured
 from tests.tuning.routes.compiler.triton_cases import CASES, half, tensor
+from tests.tuning.routes.compiler.triton_interpreted import first_of_each
 from tuning.measure.laboratory import Laboratory
 from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError
-from tuning.routes.compiler.triton.route import AT_ONCE, BY_NAME, NAME, TritonRoute, space
+from tuning.routes.compiler.triton.route import BY_NAME, NAME, TritonRoute
+from tuning.routes.handed_out import AT_ONCE
 
 ROOT = Path(__file__).resolve().parents[4]
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -29,7 +32,8 @@ ROUTE = TritonRoute()
 SETTING = Setting()
 COMPILED = ("product of halves", "softmax, long", "layer norm", "mean, middle", "chain, spread")
 """One of each template; attention, which takes longest, has a test of its own."""
-SMALL_ATTENTION = {"block_q": 16, "block_k": 16, "warps": 1, "stages": 1}
+SMALL_ATTENTION = {"block_q": 16, "block_k": 16, "warps": 1, "stages": 1, "split": 1, "tma": 0}
+PLAIN = {"group": 1, "split": 1, "tma": 0, "programs": 0}
 
 pytestmark = [pytest.mark.slow, pytest.mark.group("triton")]
 
@@ -74,7 +78,8 @@ def test_every_template_compiles_for_every_architecture(name: str, arch: str, tm
     assert f".reqntid {launch.block[0]}" in made.schedule
     parameters = made.schedule.partition(".entry")[2].partition(")")[0].count(".param")
     assert len(launch.arguments) == parameters
-    assert [argument.is_address for argument in launch.arguments][-2:] == [False, False], "no scratch"
+    scratch = [argument.is_address for argument in launch.arguments][-2:]
+    assert scratch == ["cp.async.bulk.tensor" in made.schedule, False], "descriptors of tensors lie there"
     (used,) = made.facts["functions"].values()
     assert 0 < used["registers"] <= 255
 
@@ -89,12 +94,51 @@ def test_every_template_computes_what_the_operator_says(interpreter: subprocess.
     assert {template for template, _ in CASES.values()} == set(BY_NAME)
 
 
+@pytest.mark.parametrize("template", ["product", "attention"])
+def test_the_cases_are_computed_in_parts_and_by_tma_too(template: str) -> None:
+    """What the interpreter is given is each way that there is."""
+    ways = set()
+    for name, document in CASES.values():
+        if name == template:
+            operator = parse_operator(document)
+            ways |= set(first_of_each([*BY_NAME[name].configurations(operator, GPU, SETTING)]).values())
+    assert ways == {(False, 0), (True, 0), (False, 1), (True, 1)}
+
+
+def test_older_devices_have_no_tma() -> None:
+    operator = parse_operator(CASES["product, deep"][1])
+    assert {one["tma"] for one in BY_NAME["product"].configurations(operator, on("sm_80"), SETTING)} == {0}
+
+
+@pytest.mark.parametrize("arch", by_day.first(1, ("sm_90", "sm_100")))
+@pytest.mark.parametrize("name", ["product, deep", "attention, one query"])
+def test_what_is_in_parts_is_two_launches_of_one_kernel(name: str, arch: str, tmp_path: Path) -> None:
+    template, document = CASES[name]
+    operator = parse_operator(document)
+    configuration = next(
+        one
+        for one in BY_NAME[template].configurations(operator, on(arch), SETTING)
+        if one["split"] > 1 and one["tma"]
+    )
+    made = built(name, arch, tmp_path, dict(configuration))
+    plan = LaunchPlan.from_json(made.manifest.launch, operator)
+    first, second = plan.run
+    assert first.function == second.function
+    phases = [[one.value for one in launch.arguments if one.what == "int32"] for launch in plan.run]
+    assert phases == [[0], [1]]
+    assert math.prod(first.grid) > math.prod(second.grid)
+    sums, descriptors = (one.value for one in first.arguments if one.what == "workspace")
+    assert (sums, int(descriptors) % 128) == (0, 0)
+    assert plan.workspace_bytes > int(descriptors) > 0
+    assert "cp.async.bulk.tensor" in made.schedule
+
+
 def test_strict_products_are_not_rounded_to_tf32(tmp_path: Path) -> None:
     operator = parse_operator({"op": "MatMul", "inputs": [tensor(64, 64), tensor(64, 64)]})
     used = {}
     for setting in (Setting(), Setting(tf32=True)):
         (tmp_path / f"{setting.tf32}").mkdir()
-        configuration = {"block_m": 32, "block_n": 32, "block_k": 32, "group": 1, "warps": 4, "stages": 2}
+        configuration = {**PLAIN, "block_m": 32, "block_n": 32, "block_k": 32, "warps": 4, "stages": 2}
         candidate = Candidate(NAME, {"template": "product", "configuration": configuration}, "this")
         made = ROUTE.build(operator, on("sm_80"), setting, candidate, tmp_path / f"{setting.tf32}")
         used[setting.tf32] = ".tf32" in made.schedule
@@ -108,7 +152,7 @@ def test_the_space_is_walked_by_tuning_where_the_contest_stopped(tmp_path: Path)
     assert len(seen) == AT_ONCE
     while found := list(ROUTE.tune(operator, GPU, SETTING, tmp_path, 1.0)):
         seen += [candidate.parameters for candidate in found]
-    assert seen == [candidate.parameters for candidate in space(operator, GPU, SETTING)]
+    assert seen == [candidate.parameters for candidate in ROUTE.space(operator, GPU, SETTING)]
     assert len({json.dumps(parameters) for parameters in seen}) == len(seen) > 2 * AT_ONCE
     assert first[0].parameters["configuration"]["block_m"] >= 128, "large blocks first for a large product"
 
@@ -132,7 +176,7 @@ def test_what_it_cannot_express_is_refused_with_the_reason(document: dict[str, A
 
 
 def test_a_block_that_is_too_large_for_the_device_is_refused(tmp_path: Path) -> None:
-    configuration = {"block_m": 128, "block_n": 256, "block_k": 64, "group": 1, "warps": 8, "stages": 5}
+    configuration = {**PLAIN, "block_m": 128, "block_n": 256, "block_k": 64, "warps": 8, "stages": 5}
     operator = parse_operator({"op": "MatMul", "inputs": [half(512, 512), half(512, 512)]})
     candidate = Candidate(NAME, {"template": "product", "configuration": configuration}, "too large")
     with pytest.raises(RouteError, match=r"bytes of shared memory; sm_86 has fewer"):
@@ -151,7 +195,7 @@ def test_it_is_built_in_the_sandbox(tmp_path: Path) -> None:
     operator = parse_operator(document)
     (tmp_path / "work").mkdir()
     with configured(lock=tmp_path / "lock"), Laboratory(tmp_path, GPU) as lab:
-        candidate = next(space(operator, GPU, SETTING))
+        candidate = next(ROUTE.space(operator, GPU, SETTING))
         made = lab.build(ROUTE, operator, SETTING, candidate, tmp_path / "work")
         assert isinstance(made, BuiltArtifact), made
         assert (made.folder / "kernel.cubin").read_bytes()[:4] == b"\x7fELF"

@@ -55,6 +55,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "inputs": [tensor(40, 18), tensor(21, 40, const=True), tensor(21, const=True)],
         },
     ),
+    "product, deep": ("product", {"op": "MatMul", "inputs": [half(2, 9, 520), half(520, 40)]}),
+    "product, deep, turned": (
+        "product",
+        {
+            "op": "Gemm",
+            "attrs": {"transA": 1, "transB": 1, "beta": 0.5},
+            "inputs": [half(513, 24), half(40, 513), half(40)],
+        },
+    ),
+    "product, deep, rows that begin evenly": (
+        "product",
+        {"op": "Gemm", "attrs": {"transA": 1, "transB": 1}, "inputs": [half(520, 24), half(37, 520)]},
+    ),
+    "product, deep batches": ("product", {"op": "MatMul", "inputs": [tensor(3, 5, 700), tensor(3, 700, 9)]}),
     "softmax": ("softmax", {"op": "Softmax", "inputs": [tensor(5, 70)]}),
     "softmax, long": ("softmax", {"op": "Softmax", "inputs": [tensor(2, 20000)]}),
     "log softmax, middle": (
@@ -82,6 +96,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "attention of halves, masked": (
         "attention",
         {"op": "Attention", "inputs": [half(2, 2, 18, 16)] * 3 + [tensor(2, 1, 18, 18, dtype="bool")]},
+    ),
+    "attention, one query": (
+        "attention",
+        {"op": "Attention", "inputs": [half(2, 6, 1, 40), half(2, 2, 700, 40), half(2, 2, 700, 24)]},
+    ),
+    "attention, few queries, added to": (
+        "attention",
+        {
+            "op": "Attention",
+            "attrs": {"is_causal": 1, "scale": 0.3},
+            "inputs": [tensor(1, 4, 40, 20), *[tensor(1, 2, 300, 20)] * 2, tensor(4, 40, 300)],
+        },
     ),
     "chain, spread": ("chain", SILU_TIMES),
     "choice": ("chain", {"op": "Where", "inputs": [tensor(4, 1, dtype="bool"), tensor(4, 8), tensor(8)]}),

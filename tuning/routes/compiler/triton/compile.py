@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import math
 import os
 import re
 import subprocess
@@ -35,8 +36,12 @@ KERNELS = "tuning.routes.compiler.triton.kernels"
 WARP = 32
 ALIGNMENT = 16
 """Bytes. Of what pointers point at: the code may load so many at once."""
+PHASE = "phase"
+"""The last argument of kernels that are launched more than once in a run: for which time."""
 HIDDEN = 2
 """Triton 3.3 added the address of a global scratch, 3.4 one for profiling."""
+SCRATCH_ALIGNMENT = 128
+"""Bytes: descriptors of tensors lie there."""
 SHARED_BYTES = {80: 163 << 10, 86: 99 << 10, 87: 163 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10,
                 103: 227 << 10, 120: 99 << 10, 121: 99 << 10}  # fmt: skip
 """Shared memory that one block may have, by architecture; of others nothing is known beforehand."""
@@ -61,7 +66,7 @@ def build_module(
     cubin, ptx, found = made.asm["cubin"], str(made.asm["ptx"]), made.metadata
     if found.shared > SHARED_BYTES.get(number, found.shared):
         raise RouteError(f"a block needs {found.shared} bytes of shared memory; {target.arch} has fewer")
-    plan = launch_plan(launch, ptx, found, operator)
+    plan = launch_plan(launch, ptx, found, operator, PHASE in function.arg_names)
     (workdir / CUBIN).write_bytes(cubin)
     facts = {
         "compile_s": round(time.perf_counter() - began, 4),
@@ -99,12 +104,12 @@ def load_kernel(launch: TritonLaunch, workdir: Path) -> Any:
 def compiled(function: Any, launch: TritonLaunch, arch: int) -> Any:
     """What Triton makes of it for this architecture (90 is sm_90)."""
     signature = {pointer.name: f"*{TYPES[pointer.dtype]}" for pointer in launch.pointers}
-    signature |= dict.fromkeys(launch.numbers, "constexpr")
+    signature |= {PHASE: "i32"} | dict.fromkeys(launch.numbers, "constexpr")
     ordered = {name: signature[name] for name in function.arg_names}
     aligned = {
         (place,): [["tt.divisibility", ALIGNMENT]]
         for place, name in enumerate(ordered)
-        if name not in launch.numbers
+        if name not in (PHASE, *launch.numbers)
     }
     options = {"num_warps": launch.warps, "num_stages": launch.stages, "enable_fp_fusion": True}
     return triton.compile(
@@ -114,34 +119,37 @@ def compiled(function: Any, launch: TritonLaunch, arch: int) -> Any:
     )
 
 
-def launch_plan(launch: TritonLaunch, ptx: str, found: Any, operator: Operator) -> LaunchPlan:
-    """Ours, from what Triton says of the kernel it made."""
+def launch_plan(launch: TritonLaunch, ptx: str, found: Any, operator: Operator, phased: bool) -> LaunchPlan:
+    """Ours, from what Triton says of the kernel it made; ``phased``: whether it has that argument."""
     if found.num_ctas != 1:
         raise RouteError("the launch plan has no clusters of blocks")
     parameters = len(re.findall(r"\.param\s", ptx.partition(".entry")[2].partition(")")[0]))
-    hidden = parameters - len(launch.pointers)
+    pointers = [dict(pointer.argument) for pointer in launch.pointers]
+    phases = [[{"int32": number}] if phased else [] for number in range(len(launch.grids))]
+    hidden = parameters - len(pointers) - phased
     if not 0 <= hidden <= HIDDEN:
         raise RouteError(f"Triton's kernel has {hidden} hidden arguments; {HIDDEN} are known")
-    x, y, z = launch.grid
-    scratch_bytes = int(getattr(found, "global_scratch_size", 0)) * x * y * z
+    scratch_bytes = int(getattr(found, "global_scratch_size", 0)) * max(map(math.prod, launch.grids))
     if getattr(found, "profile_scratch_size", 0):
         raise RouteError("Triton's kernel wants memory for a profiler")
-    scratch = [{"workspace": 0} if scratch_bytes else {"int64": 0}, {"int64": 0}][:hidden]
+    behind = -(-launch.workspace_bytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+    scratch = [{"workspace": behind} if scratch_bytes else {"int64": 0}, {"int64": 0}][:hidden]
     document = {
         "module": CUBIN,
         "arch": re.search(r"\.target\s+(sm_\w+)", ptx)[1],  # type: ignore[index]
         "driver": _driver(ptx),
-        "workspace_bytes": scratch_bytes,
+        "workspace_bytes": behind + scratch_bytes,
         "packed_bytes": [],
         "prepare": [],
         "run": [
             {
                 "function": found.name,
-                "grid": [x, y, z],
+                "grid": list(grid),
                 "block": [WARP * found.num_warps, 1, 1],
                 "shared_bytes": found.shared,
-                "arguments": [*(dict(pointer.argument) for pointer in launch.pointers), *scratch],
+                "arguments": [*pointers, *phase, *scratch],
             }
+            for grid, phase in zip(launch.grids, phases, strict=True)
         ],
     }
     return LaunchPlan.from_json(document, operator)

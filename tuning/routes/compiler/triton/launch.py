@@ -33,8 +33,10 @@ class Pointer:
 
 @dataclass(frozen=True)
 class TritonLaunch:
-    """One launch of one kernel. ``kernel`` is ``module:function`` of ``kernels``; where ``text`` is given,
-    the function is in that source instead. ``numbers`` are compiled in."""
+    """A launch of one kernel, and one after it (``then`` is its grid) that the kernel tells from the first by
+    its argument ``phase``. ``kernel`` is ``module:function`` of ``kernels``; where ``text`` is given, the
+    function is in that source instead. ``numbers`` are compiled in. ``workspace_bytes``: of the pointers into
+    it."""
 
     kernel: str
     pointers: tuple[Pointer, ...]
@@ -43,6 +45,12 @@ class TritonLaunch:
     warps: int
     stages: int
     text: str = ""
+    then: tuple[int, int, int] | None = None
+    workspace_bytes: int = 0
+
+    @property
+    def grids(self) -> tuple[tuple[int, int, int], ...]:
+        return (self.grid,) if self.then is None else (self.grid, self.then)
 
 
 class Template(Protocol):
@@ -70,6 +78,16 @@ def of_input(name: str, operator: Operator, number: int) -> Pointer:
 
 def of_output(name: str, operator: Operator, number: int = 0) -> Pointer:
     return Pointer(name, operator.output_values[number].dtype, {"output": number})
+
+
+def in_workspace(name: str) -> Pointer:
+    """Sums of float32."""
+    return Pointer(name, "float32", {"workspace": 0})
+
+
+def has_tma(target: Target) -> bool:
+    """Whether the device has an engine that moves blocks of tensors."""
+    return int(target.arch.removeprefix("sm_").rstrip("af")) >= 90
 
 
 def single(operator: Operator, types: frozenset[str]) -> str | None:

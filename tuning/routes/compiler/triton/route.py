@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load.needs import installed_version
-from tuning.routes.base import Answer, Budget, BuiltArtifact, Candidate, KnownLimit, No, RouteError, answer
+from tuning.routes.base import Answer, BuiltArtifact, Candidate, KnownLimit, No, RouteError, answer
 from tuning.routes.compiler.base import CompilerRoute
 from tuning.routes.compiler.triton.launch import Configuration, Template
 from tuning.routes.compiler.triton.templates import TEMPLATES
+from tuning.routes.handed_out import HandsOut
 
 NAME = "triton"
 BY_NAME = {template.name: template for template in TEMPLATES}
 LONG_ROWS = 1 << 16
-HANDED_OUT = "handed-out.json"
-"""How far through its configurations the tuning of an operator has come."""
-AT_ONCE = 8
 
 
-class TritonRoute(CompilerRoute):
+class TritonRoute(HandsOut, CompilerRoute):
     """One launch an operator. The same template compiles for every architecture that Triton knows."""
 
     name = zygote = NAME
@@ -33,11 +30,6 @@ class TritonRoute(CompilerRoute):
         KnownLimit(
             "A Triton reduction is one launch: few rows that are long leave most multiprocessors idle.",
             lambda operator: _few_long_rows(operator),
-            "on targets with CUDA",
-        ),
-        KnownLimit(
-            "Triton products are not split along their depth: few blocks leave most multiprocessors idle.",
-            lambda operator: _one_block(operator),
             "on targets with CUDA",
         ),
     )
@@ -71,25 +63,12 @@ class TritonRoute(CompilerRoute):
             return No(f"the Triton templates keep sums in float32, not {setting.accumulate}")
         return super().supports(operator, setting)
 
-    def candidates(
-        self, operator: Operator, target: Target, setting: Setting, budget: Budget
-    ) -> Iterator[Candidate]:
-        if not self.supports(operator, setting):
-            return
-        for number, candidate in enumerate(space(operator, target, setting)):
-            if number >= min(budget.candidates, AT_ONCE):
-                return
-            yield candidate
-
-    def tune(
-        self, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
-    ) -> Iterator[Candidate]:
-        """The configurations that no contest tried, a few a slice."""
-        state = workdir / HANDED_OUT
-        first = int(json.loads(state.read_text())) if state.exists() else AT_ONCE
-        found = list(space(operator, target, setting))[first : first + AT_ONCE]
-        state.write_text(json.dumps(first + len(found)))
-        yield from found
+    def space(self, operator: Operator, target: Target, setting: Setting) -> Iterator[Candidate]:
+        for template in TEMPLATES:
+            if template.missing(operator) is None:
+                for configuration in template.configurations(operator, target, setting):
+                    parameters = {"template": template.name, "configuration": dict(configuration)}
+                    yield Candidate(NAME, parameters, f"{template.name}, {words(configuration)}")
 
     def build(
         self, operator: Operator, target: Target, setting: Setting, candidate: Candidate, workdir: Path
@@ -104,15 +83,6 @@ class TritonRoute(CompilerRoute):
             return build_module(operator, target, setting, launch, configuration, workdir)
 
 
-def space(operator: Operator, target: Target, setting: Setting) -> Iterator[Candidate]:
-    """Every candidate there is for an operator, the most promising first."""
-    for template in TEMPLATES:
-        if template.missing(operator) is None:
-            for configuration in template.configurations(operator, target, setting):
-                parameters = {"template": template.name, "configuration": dict(configuration)}
-                yield Candidate(NAME, parameters, f"{template.name}, {words(configuration)}")
-
-
 def words(configuration: Configuration) -> str:
     """``block 64 × 128 × 32, 4 warps, 3 stages``."""
     blocks = [str(value) for name, value in configuration.items() if name.startswith("block")]
@@ -122,6 +92,10 @@ def words(configuration: Configuration) -> str:
     said.append(f"{configuration['warps']} warps" if configuration["warps"] > 1 else "one warp")
     if configuration["stages"] > 1:
         said.append(f"{configuration['stages']} stages")
+    if configuration.get("split", 1) > 1:
+        said.append(f"in {configuration['split']} parts")
+    if configuration.get("tma"):
+        said.append("TMA")
     return ", ".join(said)
 
 
@@ -143,12 +117,3 @@ def _few_long_rows(operator: Operator) -> bool:
     for size in operator.inputs[0].shape:
         read_elements *= size
     return made <= 16 and read_elements // max(1, made) >= LONG_ROWS
-
-
-def _one_block(operator: Operator) -> bool:
-    if BY_NAME["product"].missing(operator) is not None:
-        return False
-    made = 1
-    for size in operator.output_values[0].shape:
-        made *= size
-    return made <= 1 << 16

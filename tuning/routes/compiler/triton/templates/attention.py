@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from opatlas.identity import Operator, Setting, Target, Value
 from tuning.routes.compiler.triton.launch import (
     Configuration,
     TritonLaunch,
+    has_tma,
+    in_workspace,
     of_input,
     of_output,
     parts,
@@ -20,9 +23,9 @@ from tuning.routes.compiler.triton.templates.product import precision
 from tuning.routes.compiler.triton.templates.rows import FLOATS
 
 MOST_SIZE = 256
-_BLOCKS = ((128, 64, 4, 3), (128, 128, 8, 3), (64, 64, 4, 3), (128, 32, 4, 4), (64, 32, 4, 3), (32, 32, 2, 3),
-           (64, 128, 4, 3), (16, 64, 4, 3))  # fmt: skip
-"""Queries and keys of a block, warps, stages."""
+_BLOCKS = ((128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 4, 3), (64, 128, 4, 2),
+           (128, 32, 4, 4), (64, 32, 4, 3), (32, 32, 2, 3), (16, 128, 4, 3), (16, 64, 4, 3))  # fmt: skip
+"""Queries (of all heads that share their keys) and keys of a block, warps, stages."""
 
 
 class Attention:
@@ -49,30 +52,45 @@ class Attention:
         return None
 
     def configurations(self, operator: Operator, target: Target, setting: Setting) -> Iterator[Configuration]:
-        q, k = (operator.value(number) for number in operator.nodes[0].inputs[:2])
-        wide = q.dtype == "float32" or q.shape[3] > 128
+        q, k, v = (operator.value(number) for number in operator.nodes[0].inputs[:3])
+        batches, heads, queries, size = q.shape
+        rows = queries * (heads // k.shape[1])
+        wide = q.dtype == "float32" or size > 128
         fitting = [
-            (queries, keys, warps, stages)
-            for queries, keys, warps, stages in _BLOCKS
-            if queries <= power_of_two(q.shape[2], 16)
-            and keys <= power_of_two(k.shape[2], 16)
-            and (not wide or queries * keys <= 64 * 64)
+            one
+            for one in _BLOCKS
+            if one[0] <= power_of_two(rows, 16)
+            and one[1] <= power_of_two(k.shape[2], 16)
+            and (not wide or one[0] * one[1] <= 64 * 64)
+            and (size <= 64 or one[0] < 32 * one[2])  # a row and more a thread does not fit into registers
         ]
-        for queries, keys, warps, stages in fitting or [(16, 16, 2, 2)]:
-            yield {"block_q": queries, "block_k": keys, "warps": warps, "stages": 2 if wide else stages}
+        moved = q.dtype != "float32" and has_tma(target) and size % 8 == 0 and v.shape[3] % 8 == 0
+        for in_block, keys, warps, stages in fitting or [(16, 16, 2, 2)]:
+            blocks = parts(rows, in_block) * batches * k.shape[1]
+            for split in _splits(blocks, parts(k.shape[2], keys), target):
+                for tma in (1, 0) if moved else (0,):
+                    yield {
+                        "block_q": in_block,
+                        "block_k": keys,
+                        "warps": warps,
+                        "stages": 2 if wide else stages,
+                        "split": split,
+                        "tma": tma,
+                    }
 
     def launch(self, operator: Operator, setting: Setting, configuration: Configuration) -> TritonLaunch:
         node = operator.nodes[0]
         q, k, v = (operator.value(number) for number in node.inputs[:3])
         batches, heads, queries, size = q.shape
-        mask = _mask(operator)
+        mask, split, group = _mask(operator), configuration["split"], heads // k.shape[1]
         kind = "none" if mask is None else "kept" if mask.dtype == "bool" else "added"
         strides = (0,) * 4 if mask is None else _spread(mask)
         scale = node.attributes.get("scale")
         numbers = {
-            "SCALE": float(size**-0.5 if scale is None else scale),
+            "SCALE": float(size**-0.5 if scale is None else scale) * math.log2(math.e),
+            "BATCHES": batches,
             "HEADS": heads,
-            "GROUP": heads // k.shape[1],
+            "GROUP": group,
             "QUERIES": queries,
             "KEYS": k.shape[2],
             "SIZE": size,
@@ -85,16 +103,35 @@ class Attention:
             "BLOCK_K": configuration["block_k"],
             "BLOCK_SIZE": power_of_two(size, 16),
             "BLOCK_VALUE": power_of_two(v.shape[3], 16),
+            "SPLIT": configuration["split"],
+            "TMA": bool(configuration["tma"]),
         }
         pointers = (
             *(of_input(name, operator, node.inputs[at]) for at, name in enumerate("qkv")),
             of_input("mask", operator, node.inputs[0 if mask is None else 3]),
             of_output("y", operator),
+            in_workspace("sums") if split > 1 else of_output("sums", operator),
         )
-        grid = (parts(queries, configuration["block_q"]), batches * heads, 1)
+        blocks = parts(queries * group, configuration["block_q"])
         return TritonLaunch(
-            "attention:attention", pointers, numbers, grid, configuration["warps"], configuration["stages"]
+            "attention:attention",
+            pointers,
+            numbers,
+            (blocks, batches * k.shape[1], split),
+            configuration["warps"],
+            configuration["stages"],
+            then=(blocks, batches * k.shape[1], 1) if split > 1 else None,
+            workspace_bytes=4 * split * batches * heads * queries * (v.shape[3] + 2) if split > 1 else 0,
         )
+
+
+def _splits(blocks: int, deep: int, target: Target) -> Iterator[int]:
+    """In how many parts the keys are worth being passed over: as many as give every multiprocessor a block,
+    which is what few queries of long contexts need; and one."""
+    most = min(max(1, target.multiprocessors) // blocks, deep // 2, 32)
+    if most > 1:
+        yield power_of_two(most + 1) // 2
+    yield 1
 
 
 def _mask(operator: Operator) -> Value | None:

@@ -10,6 +10,8 @@ from tuning.routes.compiler.triton.launch import (
     Configuration,
     TritonLaunch,
     elements,
+    has_tma,
+    in_workspace,
     of_input,
     of_output,
     parts,
@@ -25,6 +27,8 @@ _HALF = (
     *((128, 128, 32, 4, 4), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4)),
     *((64, 256, 32, 4, 4), (64, 32, 64, 4, 5), (32, 64, 64, 4, 5), (32, 128, 64, 4, 4)),
     *((16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (32, 32, 128, 4, 4), (16, 32, 256, 4, 3)),
+    # NVIDIA's heuristics for CUTLASS on an H100 (nvMatmulHeuristics 0.1.0.27) advise these, too.
+    *((128, 128, 128, 8, 3), (64, 64, 128, 4, 5)),
 )
 _SINGLE = (
     *((128, 128, 32, 8, 3), (128, 64, 32, 4, 4), (64, 128, 32, 4, 4), (64, 64, 32, 4, 4)),
@@ -32,6 +36,9 @@ _SINGLE = (
     *((32, 32, 64, 4, 4), (16, 64, 64, 4, 4), (16, 128, 32, 4, 4), (16, 32, 128, 4, 3)),
 )
 GROUPS = (8, 1)
+MOST_SUMS_BYTES = 64 << 20
+LEAST_DEPTH = 256
+"""Of a part of the depth: less is not worth a launch more."""
 NOT_FILLED = 2
 """A block at most this many times the power of two that holds its dimension: more of it would be idle."""
 
@@ -65,9 +72,16 @@ class Product:
                 for block, size in zip(tile[:3], (m, n, k), strict=True)
             )
         ]
-        tiles = sorted(tiles or [(16, 16, 16, 4, 3)], key=lambda tile: _work(tile, m, n, batches, target))
+        moved = half and has_tma(target) and _begins_evenly(operator)
+        plain = [
+            (*tile, split, tma)
+            for tile in tiles or [(16, 16, 16, 4, 3)]
+            for split in _splits(tile, m, n, k, batches, target)
+            for tma in ((1, 0) if moved else (0,))
+        ]
+        plain.sort(key=lambda one: _work(one, m, n, k, batches, target))
         for group in GROUPS:
-            for rows, columns, depth, warps, stages in tiles:
+            for rows, columns, depth, warps, stages, split, tma in plain:
                 if group == 1 or parts(m, rows) > 1:
                     yield {
                         "block_m": rows,
@@ -76,6 +90,9 @@ class Product:
                         "group": group,
                         "warps": warps,
                         "stages": stages,
+                        "split": split,
+                        "tma": tma,
+                        "programs": max(1, target.multiprocessors) if tma else 0,
                     }
 
     def launch(self, operator: Operator, setting: Setting, configuration: Configuration) -> TritonLaunch:
@@ -89,10 +106,14 @@ class Product:
         third = of_input("c", operator, node.inputs[2]) if added else of_output("c", operator)
         c_steps = _broadcast(operator, node.inputs[2], 2) if added else (0, 0)
         block_m, block_n = configuration["block_m"], configuration["block_n"]
+        blocks, split = parts(m, block_m) * parts(n, block_n), configuration["split"]
+        work = blocks * batches * split
+        programs = min(work, configuration["programs"] or work)
         numbers = {
             "M": m,
             "N": n,
             "K": k,
+            "BATCHES": batches,
             "INNER": _batch(operator)[1],
             **dict(zip(("A_OUTER", "A_INNER", "A_ROW", "A_COLUMN"), places[0], strict=True)),
             **dict(zip(("B_OUTER", "B_INNER", "B_ROW", "B_COLUMN"), places[1], strict=True)),
@@ -105,16 +126,26 @@ class Product:
             "BLOCK_N": block_n,
             "BLOCK_K": configuration["block_k"],
             "GROUP": configuration["group"],
+            "SPLIT": split,
+            "PROGRAMS": programs,
+            "TMA": bool(configuration["tma"]),
         }
         pointers = (
             of_input("a", operator, node.inputs[0]),
             of_input("b", operator, node.inputs[1]),
             third,
             of_output("y", operator),
+            in_workspace("sums") if split > 1 else of_output("sums", operator),
         )
-        grid = (parts(m, block_m) * parts(n, block_n), batches, 1)
         return TritonLaunch(
-            "product:product", pointers, numbers, grid, configuration["warps"], configuration["stages"]
+            "product:product",
+            pointers,
+            numbers,
+            (programs, 1, 1),
+            configuration["warps"],
+            configuration["stages"],
+            then=(blocks, batches, 1) if split > 1 else None,
+            workspace_bytes=4 * m * n * batches * split if split > 1 else 0,
         )
 
 
@@ -124,14 +155,18 @@ def precision(operator: Operator, setting: Setting) -> str:
 
 
 def _sizes(operator: Operator) -> tuple[int, int, int, int]:
-    """Rows, columns, depth, and how many products."""
+    """Rows, columns, depth, and how many products: those with one second matrix are one tall product."""
     node, made = operator.nodes[0], operator.output_values[0].shape
-    a = operator.value(node.inputs[0]).shape
-    k = a[0 if node.attributes.get("transA") else -1] if node.op == "Gemm" else a[-1]
+    a, b = (operator.value(number) for number in node.inputs[:2])
+    k = a.shape[0 if node.attributes.get("transA") else -1]
+    if len(b.shape) == 2 and a.strides is None:
+        return elements(made[:-1]), made[-1], k, 1
     return made[-2], made[-1], k, elements(made[:-2])
 
 
 def _batch(operator: Operator) -> tuple[int, int]:
+    if _sizes(operator)[3] == 1:
+        return 1, 1
     outer, inner = (1, 1, *operator.output_values[0].shape[:-2])[-2:]
     return outer, inner
 
@@ -151,9 +186,28 @@ def _places(operator: Operator, number: int, turned: bool) -> tuple[int, int, in
     return (outer, inner, column, row) if turned else (outer, inner, row, column)
 
 
-def _work(tile: tuple[int, ...], m: int, n: int, batches: int, target: Target) -> float:
+def _begins_evenly(operator: Operator) -> bool:
+    """Whether it is one product whose rows begin at multiples of 16 bytes, whichever way its operands lie."""
+    ends = [steps(operator.value(number))[-2:] for number in operator.nodes[0].inputs[:2]]
+    return _sizes(operator)[3] == 1 and all(min(end) == 1 and max(end) % 8 == 0 for end in ends)
+
+
+def _splits(tile: tuple[int, ...], m: int, n: int, k: int, batches: int, target: Target) -> Iterator[int]:
+    """In how many parts of its depth a product is worth being computed: one, and as many as give every
+    multiprocessor a block."""
+    yield 1
+    blocks = parts(m, tile[0]) * parts(n, tile[1]) * batches
+    most = min(max(1, target.multiprocessors) // blocks, k // LEAST_DEPTH, 32)
+    split = power_of_two(most + 1) // 2 if most > 1 else 1
+    if split > 1 and 4 * m * n * batches * split <= MOST_SUMS_BYTES:
+        yield split
+
+
+def _work(one: tuple[int, ...], m: int, n: int, k: int, batches: int, target: Target) -> float:
     """Blocks one after another on a multiprocessor, times what each takes: its area, and its edges, which are
-    read in each step of the depth (an element read is as much as 32 multiplied)."""
-    rows, columns = tile[:2]
-    waves = parts(parts(m, rows) * parts(n, columns) * batches, max(1, target.multiprocessors))
-    return waves * (rows * columns + 32 * (rows + columns))
+    read in each step of the depth (an element read is as much as 32 multiplied; half as much where an engine
+    reads it); and the sums of parts, written and read once."""
+    rows, columns, *_, split, tma = one
+    waves = parts(parts(m, rows) * parts(n, columns) * batches * split, max(1, target.multiprocessors))
+    summed = 64 * split * rows * columns if split > 1 else 0
+    return waves * (rows * columns + (16 if tma else 32) * (rows + columns)) * (k / split) + summed
