@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,9 @@ from opatlas.errors import LoadError, first_line
 from opatlas.evidence import Ratios
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
+from opatlas.graph.profile import BorderCosts
 from opatlas.graph.weights import weight_bytes
+from opatlas.inside.blocks import block_size
 from opatlas.memory import lacking
 from opatlas.noise import MARGIN
 from opatlas.plan.compiling import compile_ahead
@@ -25,6 +28,7 @@ from opatlas.plan.held_to import HeldTo
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, kernels_in, whole, with_kernels
 from opatlas.plan.plan import (
+    BLOCKS,
     FRAMEWORKS,
     IN_PLACE,
     ONE,
@@ -227,7 +231,8 @@ class _Contest:
         """Plans of kernels that promise to be faster in place, the rest by the default; the same with those
         of several nodes, where these promise more; the one that promises most with its rest by OpenVINO,
         where that runs the whole model, and with its regions' threads used in other ways; and that one, or
-        the whole model, in several streams, where enough of it can overlap."""
+        the whole model, in several streams, where enough of it can overlap. The kernels inside one session of
+        ONNX Runtime take part beside all of these."""
         choices = {at: one for at, one in choices.items() if self._trial.cut_off.allows(at)}
         fused = [one for one in fused if all(map(self._trial.cut_off.allows, one.fused))]
         streams = self._stream_counts(threads)
@@ -251,6 +256,98 @@ class _Contest:
         plans += self._all_in_streams(streams, threads, both, times, fewer)
         for plan in plans:
             self.add(predicted(plan, known))
+        self._add_inside(joined, times, known)
+        self._add_in_blocks(choices, fused, joined, times, known)
+
+    def _add_inside(
+        self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float], known: Costs
+    ) -> None:
+        """All in one session of ONNX Runtime, with the kernels that pay for what is brought out of blocks of
+        channels for them."""
+        reorders = BorderCosts(0.0, known.us_per_mib)
+
+        def worth(chosen: Mapping[NodeAt, NodeChoice]) -> dict[NodeAt, NodeChoice]:
+            left = (self._graph, chosen, lambda node: times.get(node, 0.0), known.borders, reorders)
+            return worth_their_cuts(*left)
+
+        self._add_paying(worth(kernels) or dict(kernels), times, known, worth)
+
+    def _add_in_blocks(
+        self,
+        choices: Mapping[NodeAt, NodeChoice],
+        fused: Sequence[NodeChoice],
+        promising: Mapping[NodeAt, NodeChoice],
+        times: Mapping[NodeAt, float],
+        known: Costs,
+    ) -> None:
+        """The same with convolutions that read and write blocks of channels, whatever they take elsewhere;
+        which of them can, only they know. Beside them what else promises to be faster."""
+        block, found = block_size(), dict[NodeAt, NodeChoice]()
+        if not block:
+            return
+        in_blocks = {value for value in known.borders.blocked if _is_even(self._graph, value, block)}
+        taken = set[int]()
+        own = (((at,), one) for at, one in choices.items() if isinstance(at, int))
+        for nodes, one in (*((one.fused, one) for one in fused), *own):
+            types = [self._graph.nodes[node].proto.op_type for node in nodes]
+            ends = {self._graph.nodes[nodes[0]].inputs[0], self._graph.nodes[nodes[-1]].outputs[0]}
+            if types in (["Conv"], ["Conv", "Relu"]) and ends <= in_blocks and taken.isdisjoint(nodes):
+                found[nodes[-1]] = replace(one, by=replace(one.by, layout=BLOCKS))
+                taken.update(nodes)
+        if not found:
+            return
+        others = {
+            at: one
+            for at, one in promising.items()
+            if not isinstance(at, int) or taken.isdisjoint(one.fused or (at,))
+        }
+
+        def faster(chosen: Mapping[NodeAt, NodeChoice]) -> dict[NodeAt, NodeChoice]:
+            return {
+                at: one
+                for at, one in chosen.items()
+                if not isinstance(at, int)
+                or one.median_us < math.fsum(times.get(node, 0.0) for node in one.fused or (at,))
+            }
+
+        self._add_paying(others | found, times, known, faster)
+
+    def _add_paying(
+        self,
+        kernels: Mapping[NodeAt, NodeChoice],
+        times: Mapping[NodeAt, float],
+        known: Costs,
+        paying: Callable[[Mapping[NodeAt, NodeChoice]], dict[NodeAt, NodeChoice]],
+    ) -> None:
+        """Inside ONNX Runtime, those of the kernels that pay with the times that a profile of all of them
+        shows where they stand."""
+        if not kernels or not (plan := self._inside(kernels, times)).kernels:
+            return
+        if (executor := self.add(predicted(plan, known))) is None:
+            return
+        said = said_of(executor.plan)
+        try:
+            profiled, runs = executor.profile(self._feed), set(executor.kernels)
+        except Exception as error:  # whatever a profile shows or hides
+            log.warning("Kernels inside ONNX Runtime were not profiled: %s", first_line(error))
+            return
+        taken = {one.step.nodes[-1]: known.unprofiled * one.us for one in profiled if one.step.by in runs}
+        measured = {
+            at: replace(one, median_us=taken[at]) if isinstance(at, int) else one
+            for at, one in kernels.items()
+            if not isinstance(at, int) or at in taken
+        }
+        kept = paying(measured)
+        plan = predicted(self._inside(kept, times), known)
+        if len(kept) == len(kernels):
+            executor.plan = plan
+            return
+        self.executors.pop(said).close()
+        if plan.kernels:
+            self.add(plan)
+
+    def _inside(self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float]) -> ModelPlan:
+        return replace(with_kernels(self._graph, kernels, *self._place, times), inside=DEFAULT)
 
     def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
         """As it is and, if it is of one stream, in several, where enough of it can overlap."""
@@ -346,14 +443,20 @@ class _Contest:
         kernels = others | _promising(known, times)
         return with_kernels(self._graph, kernels, *self._place, times, placed)
 
-    def add(self, plan: ModelPlan) -> None:
-        """A plan that is not sound is told of, and takes no part."""
+    def add(self, plan: ModelPlan) -> Executor | None:
+        """A plan that is not sound is told of, and takes no part; nor does one twice."""
         if (said := said_of(plan)) in self.executors:
-            return
+            return None
         try:
             self.executors[said] = self._trial.sound(plan)
         except Exception as error:
             log.warning("A plan of %s takes no part: %s", said, first_line(error))
+        return self.executors.get(said)
+
+
+def _is_even(graph: ModelGraph, value: int, block: int) -> bool:
+    kind = graph.type_of(value)
+    return kind is not None and kind.shape[1] % block == 0
 
 
 def _foretold(executor: Executor, feed: Feed) -> float:

@@ -5,6 +5,9 @@
  * Source: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016. The points are
  * 0, ±A, ±B and infinity.
  *
+ * Where channels come out even it also reads and writes them in blocks of a vector (opatlas_blocks), for which
+ * the transforms need no shuffles: a vector is the channels of one place.
+ *
  * Tiles are numbered over all images, rows and columns, and taken in groups whose transformed inputs stay in
  * the cache: first all channels of a group are transformed, then panels of output channels are multiplied, as
  * 36 products of matrices, and transformed back.
@@ -59,6 +62,12 @@
  * a multiple of 4096 bytes: what is written and read together would lie in the same set of a cache. */
 #define STRIDE ((GROUP * T + V + 15) / 16 * 16 | 16)
 #define APART ((C * STRIDE + 1023) / 1024 * 1024 + 16)
+/* In blocks: from a block of channels to the next, and from point to point. */
+#define HAS_BLOCKS (C % V == 0 && F % V == 0)
+#define BLOCK_STRIDE (GROUP * T * V + 16)
+#define BLOCK_APART ((C / V * BLOCK_STRIDE + 1023) / 1024 * 1024 + 16)
+#define INPUTS (HAS_BLOCKS && BLOCK_APART > APART ? BLOCK_APART : APART)
+#define SPLIT (C / V < 8 ? 8 / (C / V) : 1) /* tasks of a block of channels */
 #define LINE ((M * (ACROSS + 2 * V) + 6 + V) / V * V)
 
 typedef float vec __attribute__((vector_size(V * 4)));
@@ -79,7 +88,7 @@ typedef int32_t picks __attribute__((vector_size(V * 4)));
 
 typedef struct {
   float* windows;  /* [PANELS][POINTS][C][PANEL] */
-  float* inputs;   /* [POINTS][APART], [C][STRIDE] of it: one group's */
+  float* inputs;   /* [POINTS][APART], [C][STRIDE] of it: one group's; in blocks [C / V][BLOCK_STRIDE] */
 } memory;
 
 typedef struct {
@@ -108,7 +117,7 @@ int opatlas_prepare(const opatlas_tensor* constants, int32_t n, const opatlas_th
     }
   memory* m = malloc(sizeof *m);
   if (!m) return 1;
-  size_t windows = (size_t)PANELS * POINTS * C * PANEL, inputs = (size_t)POINTS * APART;
+  size_t windows = (size_t)PANELS * POINTS * C * PANEL, inputs = (size_t)POINTS * INPUTS;
   m->windows = aligned_alloc(64, windows * sizeof(float));
   m->inputs = aligned_alloc(64, inputs * sizeof(float));
   if (!m->windows || !m->inputs) return free(m->windows), free(m->inputs), free(m), 1;
@@ -298,6 +307,119 @@ static int multiply(int32_t task, int32_t tasks, void* argument) {
   return 0;
 }
 
+#if HAS_BLOCKS
+/* One tile of a block's channels. */
+static void transform_tile(const float* image, int row, int column, float* made) {
+  vec down[6][6];
+  int top = row * M - TOP, left = column * M - LEFT;
+  int inside = top >= 0 && left >= 0 && top + 6 <= H && left + 6 <= W;
+  for (int j = 0; j < 6; j++) {
+    vec d[6], out[6];
+    int x = left + j;
+    if (inside) {
+      for (int i = 0; i < 6; i++) d[i] = *(const vec*)(image + ((size_t)(top + i) * W + x) * V);
+    } else {
+      for (int i = 0; i < 6; i++) {
+        int y = top + i;
+        d[i] = y < 0 || y >= H || x < 0 || x >= W ? (vec){0} : *(const vec*)(image + ((size_t)y * W + x) * V);
+      }
+    }
+    input_side(d, out);
+    for (int i = 0; i < 6; i++) down[i][j] = out[i];
+  }
+  for (int i = 0; i < 6; i++) {
+    vec out[6];
+    input_side(down[i], out);
+    for (int j = 0; j < 6; j++) *(vec*)(made + (size_t)(i * 6 + j) * BLOCK_APART) = out[j];
+  }
+}
+
+/* Some tiles of a block of a group's inputs. */
+static int transform_block(int32_t task, int32_t tasks, void* argument) {
+  const job* j = argument;
+  int begin = j->group * GROUP * T, end = begin + GROUP * T < TILES ? begin + GROUP * T : TILES;
+  int block = task / SPLIT, part = task % SPLIT, count = end - begin;
+  (void)tasks;
+  for (int t = begin + count * part / SPLIT; t < begin + count * (part + 1) / SPLIT; t++) {
+    int row = t / ACROSS, image = row / DOWN;
+    transform_tile(j->x + ((size_t)image * (C / V) + block) * H * W * V, row % DOWN, t % ACROSS,
+                   j->m->inputs + (size_t)block * BLOCK_STRIDE + (size_t)(t - begin) * V);
+  }
+  return 0;
+}
+
+/* As `product`, of inputs in blocks. */
+static inline __attribute__((always_inline)) void block_product(const float* inputs, const float* windows, vec* made) {
+  vec sum[T][WIDE];
+#pragma GCC unroll 32
+  for (int t = 0; t < T; t++)
+#pragma GCC unroll 2
+    for (int v = 0; v < WIDE; v++) sum[t][v] = (vec){0};
+  for (int block = 0; block < C / V; block++, inputs += BLOCK_STRIDE)
+#pragma GCC unroll 2
+    for (int c = 0; c < V; c++, windows += PANEL) {
+      vec w[WIDE];
+#pragma GCC unroll 2
+      for (int v = 0; v < WIDE; v++) w[v] = *(const vec*)(windows + v * V);
+#pragma GCC unroll 32
+      for (int t = 0; t < T; t++)
+#pragma GCC unroll 2
+        for (int v = 0; v < WIDE; v++) sum[t][v] += w[v] * inputs[t * V + c];
+    }
+#pragma GCC unroll 32
+  for (int t = 0; t < T; t++)
+#pragma GCC unroll 2
+    for (int v = 0; v < WIDE; v++) made[t * WIDE + v] = sum[t][v];
+}
+
+static void finish_block(const vec* made, int apart, int tile, int f, const float* bias, float* y) {
+  int row = tile / ACROSS, top = row % DOWN * M, left = tile % ACROSS * M;
+  int rows = OH - top < M ? OH - top : M, columns = OW - left < M ? OW - left : M;
+  vec half[M][6], add = {0};
+  if (bias) memcpy(&add, bias + f, sizeof add);
+#pragma GCC unroll 6
+  for (int j = 0; j < 6; j++) {
+    vec column[6], out[M];
+    for (int i = 0; i < 6; i++) column[i] = made[(i * 6 + j) * apart];
+    output_side(column, out);
+    for (int r = 0; r < M; r++) half[r][j] = out[r];
+  }
+  y += ((((size_t)(row / DOWN) * (F / V) + f / V) * OH + top) * OW + left) * V;
+#pragma GCC unroll 4
+  for (int r = 0; r < M; r++) {
+    vec out[M];
+    output_side(half[r], out);
+    if (r < rows)
+      for (int s = 0; s < M; s++) {
+        out[s] += add;
+        if (RELU) out[s] = (vec)((picks)out[s] & ~(out[s] < 0));
+        if (s < columns) *(vec*)(y + ((size_t)r * OW + s) * V) = out[s];
+      }
+  }
+}
+
+static int multiply_blocks(int32_t task, int32_t tasks, void* argument) {
+  const job* j = argument;
+  int panel = task / CHUNKS, chunk = task % CHUNKS;
+  const float* windows = j->m->windows + (size_t)panel * POINTS * C * PANEL;
+  vec made[POINTS][TOGETHER * T * WIDE + 1];
+  (void)tasks;
+  int begin = chunk * TOGETHER, end = begin + TOGETHER < GROUP ? begin + TOGETHER : GROUP;
+  int first = (j->group * GROUP + begin) * T;
+  if (end > BLOCKS - j->group * GROUP) end = BLOCKS - j->group * GROUP;
+  for (int point = 0; point < POINTS; point++)
+    for (int b = begin; b < end; b++)
+      block_product(j->m->inputs + (size_t)point * BLOCK_APART + (size_t)b * T * V,
+                    windows + (size_t)point * C * PANEL, made[point] + (b - begin) * T * WIDE);
+  for (int v = 0; v < WIDE && panel * PANEL + v * V < F; v++)
+    for (int t = 0; t < (end - begin) * T && first + t < TILES; t++)
+      finish_block(made[0] + t * WIDE + v, TOGETHER * T * WIDE + 1, first + t, panel * PANEL + v * V, j->bias, j->y);
+  return 0;
+}
+#endif
+
+int32_t opatlas_blocks(void) { return HAS_BLOCKS ? V : 0; }
+
 /* On the pool, where that is worth it. */
 static int each(const opatlas_threads* threads, opatlas_body body, job* j, int tasks) {
   if (threads->count > 1 && tasks > 1) return threads->parallel_for(threads->pool, body, j, tasks);
@@ -310,6 +432,16 @@ int opatlas_run(const opatlas_tensor* tensors, int32_t n, const opatlas_threads*
   (void)n;
 #if OPATLAS_INPUTS > 2
   j.bias = tensors[2].data;
+#endif
+#if HAS_BLOCKS
+  if (tensors[0].ndim == 5) {
+    for (j.group = 0; j.group < GROUPS; j.group++) {
+      int wrong = each(threads, transform_block, &j, C / V * SPLIT);
+      if (!wrong) wrong = each(threads, multiply_blocks, &j, PANELS * CHUNKS);
+      if (wrong) return wrong;
+    }
+    return 0;
+  }
 #endif
   for (j.group = 0; j.group < GROUPS; j.group++) {
     int wrong = each(threads, transform, &j, C < 8 ? C : 8);
