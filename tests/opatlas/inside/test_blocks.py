@@ -1,0 +1,92 @@
+"""Convolutions in blocks of channels, as ONNX Runtime holds them, by a kernel that reads and writes these."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from opatlas.graph.normal import ModelGraph
+from opatlas.inside import blocks
+from opatlas.inside.blocks import block_size
+from opatlas.plan.checking import check_plan
+from opatlas.plan.executor import Executor
+from opatlas.plan.plan import InvalidPlan, ModelPlan
+from opatlas.plan.said import said_of
+from tests.opatlas.inside.convolutions import BLOCK, FEED, Convolutions, residual
+from tests.opatlas.inside.made import inside
+from tests.opatlas.plan.making import PLACE, assert_same, wanted
+
+
+def test_blocks_are_as_wide_as_the_processors_vectors() -> None:
+    assert block_size() == BLOCK
+
+
+def test_kernels_in_blocks_give_what_onnx_runtime_gives_with_no_reorder_beside_them() -> None:
+    graph = ModelGraph(residual())
+    kernels = Convolutions(graph)
+    told: list[str] = []
+    executor = Executor(
+        graph, inside(graph, kernels.candidates), kernels.load, threads=2,
+        failed=lambda step, error: told.append(f"{step.nodes}: {error}"),
+    )  # fmt: skip
+    for feed in (FEED, {"x": -FEED["x"]}):
+        assert_same(executor.run(feed), wanted(residual(), feed))
+    # The first reads the model's input, which is in no blocks to begin with: it is brought into them once.
+    assert not told and len(executor.kernels) == 4
+    assert (
+        said_of(executor.plan) == "4 kernels inside ONNX Runtime, 4 in blocks of channels, 3 of several nodes"
+    )
+    inner = executor._inside
+    assert inner is not None
+    kinds = [
+        event["args"]["op_name"]
+        for event in inner.profile(FEED)
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
+    ]
+    assert kinds.count("ReorderInput") == kinds.count("ReorderOutput") == 5  # one a run, at the model's ends
+    executor.close()
+
+
+def test_plain_kernels_run_beside_those_in_blocks() -> None:
+    graph = ModelGraph(residual())
+    kernels = Convolutions(graph)
+    first, *others = kernels.candidates
+    chosen = {**kernels.candidates, **kernels.plainly({first: kernels.candidates[first]})}
+    executor = Executor(graph, inside(graph, chosen), kernels.load, threads=2)
+    assert_same(executor.run(FEED), wanted(residual(), FEED))
+    assert len(executor.kernels) == 1 + len(others)
+    executor.close()
+
+
+def test_where_there_are_no_blocks_such_kernels_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opatlas.plan.inside.block_size", lambda: 0)
+    graph = ModelGraph(residual())
+    kernels = Convolutions(graph)
+    executor = Executor(graph, inside(graph, kernels.candidates), kernels.load, threads=2)
+    assert not executor.kernels
+    assert_same(executor.run(FEED), wanted(residual(), FEED))
+    executor.close()
+
+
+def test_only_inside_a_framework_a_plan_has_kernels_in_blocks() -> None:
+    graph = ModelGraph(residual())
+    plan = inside(graph, Convolutions(graph).candidates)
+    assert ModelPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    with pytest.raises(InvalidPlan, match="Only inside a framework"):
+        check_plan(replace(plan, inside=""), graph, *PLACE)
+    document = plan.to_json()
+    document["steps"][1]["by"]["layout"] = "nhwc"
+    with pytest.raises(InvalidPlan, match="'layout' is 'blocks', or left out"):
+        ModelPlan.from_json(document)
+
+
+def test_weights_come_out_of_their_blocks_as_they_went_in() -> None:
+    from onnx import numpy_helper
+
+    weights = np.arange(32 * 16 * 9, dtype=np.float32).reshape(32, 16, 3, 3)
+    lying = weights.reshape(4, 8, 2, 8, 3, 3).transpose(0, 2, 4, 5, 3, 1)
+    given = numpy_helper.from_array(np.ascontiguousarray(lying).reshape(32, 16, 3, 3))
+    assert (blocks._unblocked(given, 8) == weights).all()
