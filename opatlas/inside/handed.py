@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opatlas.errors import LoadError
+from opatlas.errors import LoadError, first_line
 from opatlas.identity.operator import Operator
 from opatlas.load.built_once import OwnSources
 from opatlas.load.c_abi import KernelCode
@@ -89,7 +89,7 @@ class HandedKernels:
         try:
             options.register_custom_ops_library(self._library.path)
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
-            raise LoadError(f"ONNX Runtime takes no kernels: {error}") from error
+            raise LoadError(f"ONNX Runtime takes no kernels: {first_line(error)}") from error
         finally:
             handle.opatlas_inside_next(None)
 

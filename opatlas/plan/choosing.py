@@ -15,6 +15,7 @@ from opatlas.evidence import Ratios
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.profile import BorderCosts
+from opatlas.graph.types import TensorType
 from opatlas.graph.weights import weight_bytes
 from opatlas.inside.blocks import block_size
 from opatlas.memory import lacking
@@ -285,13 +286,13 @@ class _Contest:
         block, found = block_size(), dict[NodeAt, NodeChoice]()
         if not block:
             return
-        in_blocks = {value for value in known.borders.blocked if _is_even(self._graph, value, block)}
         taken = set[int]()
         own = (((at,), one) for at, one in choices.items() if isinstance(at, int))
         for nodes, one in (*((one.fused, one) for one in fused), *own):
             types = [self._graph.nodes[node].proto.op_type for node in nodes]
-            ends = {self._graph.nodes[nodes[0]].inputs[0], self._graph.nodes[nodes[-1]].outputs[0]}
-            if types in (["Conv"], ["Conv", "Relu"]) and ends <= in_blocks and taken.isdisjoint(nodes):
+            ends = (self._graph.nodes[nodes[0]].inputs[0], self._graph.nodes[nodes[-1]].outputs[0])
+            is_even = all(_is_even(self._graph.type_of(value), block) for value in ends)
+            if types in (["Conv"], ["Conv", "Relu"]) and is_even and taken.isdisjoint(nodes):
                 found[nodes[-1]] = replace(one, by=replace(one.by, layout=BLOCKS))
                 taken.update(nodes)
         if not found:
@@ -454,9 +455,9 @@ class _Contest:
         return self.executors.get(said)
 
 
-def _is_even(graph: ModelGraph, value: int, block: int) -> bool:
-    kind = graph.type_of(value)
-    return kind is not None and kind.shape[1] % block == 0
+def _is_even(kind: TensorType | None, block: int) -> bool:
+    """Whether a value can lie in blocks of so many channels."""
+    return kind is not None and len(kind.shape) == 4 and kind.shape[1] % block == 0
 
 
 def _foretold(executor: Executor, feed: Feed) -> float:

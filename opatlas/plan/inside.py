@@ -188,8 +188,10 @@ class InsideModel:
             except Exception as error:  # whatever ONNX Runtime raises
                 failed = handed.kernels.failed()
                 handed.kernels.close()
+                if not failed and isinstance(error, LoadError):
+                    raise
                 if not failed:
-                    raise LoadError(f"ONNX Runtime does not take kernels: {first_line(error)}") from error
+                    raise LoadError(f"ONNX Runtime refuses the model: {first_line(error)}") from error
                 for number, said in failed.items():
                     handed.order[number].tell(said)
                     refused = LoadError(f"the kernel refuses its constants: {said}")

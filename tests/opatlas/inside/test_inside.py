@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from collections.abc import Mapping
@@ -281,6 +282,35 @@ def test_a_model_that_names_our_domain_is_no_model_for_kernels() -> None:
 def test_a_session_that_nobody_handed_kernels_to_has_none() -> None:
     with pytest.raises(Exception, match="no kernels are handed over for this session"):
         quiet_options(1).register_custom_ops_library(inside_library().path)
+
+
+def _registered(version: bytes, code: int = 1) -> tuple[Any, list[bytes]]:
+    """What an ONNX Runtime of this version is answered whose statuses all have this code, and the texts of
+    those that it made."""
+    texts: list[bytes] = []
+    create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)(
+        lambda code, text: texts.append(text) or 1
+    )
+    told = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda status: code)
+    said, name = ctypes.create_string_buffer(DOMAIN.encode()), ctypes.create_string_buffer(version)
+    message = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda status: ctypes.addressof(said))
+    release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda status: None)
+    table = (ctypes.c_void_p * 400)()
+    for slot, function in ((0, create), (1, told), (2, message), (93, release)):
+        table[slot] = ctypes.cast(function, ctypes.c_void_p).value
+    get = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda version: ctypes.addressof(table))
+    say = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: ctypes.addressof(name))
+    base = (ctypes.c_void_p * 2)(*(ctypes.cast(one, ctypes.c_void_p).value for one in (get, say)))
+    register = inside_library().handle.RegisterCustomOps
+    register.restype = ctypes.c_void_p
+    return register(None, ctypes.byref(base)), texts
+
+
+def test_an_onnx_runtime_that_is_too_old_or_unknown_takes_no_kernels() -> None:
+    assert _registered(b"1.16.3") == (1, [b"kernels run inside ONNX Runtime from 1.17 on"])
+    assert _registered(b"2.0.0")[0] == 1
+    assert _registered(b"1.31.1")[1][-1] == b"no kernels are handed over for this session"
+    assert _registered(b"1.31.1", code=7) == (None, [DOMAIN.encode()])  # another table: nothing is called
 
 
 def test_a_shape_that_the_model_did_not_say_is_refused_before_the_kernel_sees_it() -> None:
