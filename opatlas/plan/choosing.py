@@ -254,11 +254,12 @@ class _Contest:
             plans.append(by_framework(plans[0], "openvino"))
         if plans:
             plans += other_threading(plans[0], known, threads)
-        plans += self._all_in_streams(streams, threads, both, times, fewer)
         for plan in plans:
             self.add(predicted(plan, known))
         self._add_inside(joined, times, known)
         self._add_in_blocks(choices, fused, joined, times, known)
+        for plan in self._all_in_streams(streams, threads, both, times, fewer):
+            self.add(predicted(plan, known))
 
     def _add_inside(
         self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float], known: Costs

@@ -182,6 +182,7 @@ class InsideModel:
                     handed.kernels.register(options)
                 with _all_trying(handed.order):
                     session = open_session(model, options)
+                session._model_bytes = None  # weights, which nobody reads again
                 names = self._graph.input_names, self._graph.output_names
                 region = OnnxRuntimeRegion.around(session, *names)
                 return _Opened(region, handed.kernels, handed.order)

@@ -55,10 +55,11 @@ class CSources:
         self.candidates: dict[Any, NodeChoice] = {}
         self._made: dict[str, tuple[Any, str]] = {}
         for at, (canonical, tensors) in graph.operators().items():
-            if not isinstance(at, int) or canonical.operator.op_types not in (("Add",), ("Sub",)):
+            if canonical.operator.op_types not in (("Add",), ("Sub",)):
                 continue
-            artifact = f"{at:064x}"
-            self._made[artifact] = (canonical.operator, (others or {}).get(at, source))
+            number = at if isinstance(at, int) else at[-1]
+            artifact = f"{number:064x}"
+            self._made[artifact] = (canonical.operator, (others or {}).get(number, source))
             by = ByKernel(canonical.operator.key, artifact, tensors, f"kernel of {at}")
             self.candidates[at] = NodeChoice(by, 1e-3)
 

@@ -17,6 +17,7 @@ import pytest
 from onnx import helper
 
 from opatlas.errors import LoadError
+from opatlas.graph import weights
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity import Value
 from opatlas.inside import handed
@@ -25,7 +26,7 @@ from opatlas.inside.over_inputs import may_write_over
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.checking import check_plan
 from opatlas.plan.executor import Executor
-from opatlas.plan.plan import ByFramework, InvalidPlan, ModelPlan
+from opatlas.plan.plan import ByBodies, ByFramework, InvalidPlan, ModelPlan
 from opatlas.plan.said import said_of
 from tests import by_day
 from tests.opatlas.inside.made import FEED, SIZE, CSources, X, Y, additions, inside, running
@@ -33,6 +34,7 @@ from tests.opatlas.load.kernels import ADD, FAILS_LATER, HEADER, PREPARED_ADD, R
 from tests.opatlas.plan.c_kernels import CKernels
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
+from tests.tuning.graph.making import model
 
 
 @pytest.mark.parametrize("seed", by_day.first(3, [*range(13), 14, 15]))  # 13 has none for these kernels
@@ -97,17 +99,54 @@ def test_weights_are_prepared_once_for_each_node() -> None:
     executor.close()
 
 
+def test_weights_that_protobuf_cannot_write_are_handed_over_beside_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = additions(2, weight=True)
+    monkeypatch.setattr(weights, "MOST_SERIALISED", 500)
+    executor = running(data, PREPARED_SUB)
+    assert_same(executor.run({"x": X}), wanted(data, {"x": X}))
+    assert len(executor.artifacts) == 2
+    executor.close()
+
+
+def looping() -> bytes:
+    """A subtraction of a constant, of the model around it, in each of five iterations."""
+    of = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Sub", ["c", "y"], ["d"]), helper.make_node("Tanh", ["d"], ["e"])],
+        "body",
+        [of("turn", 7, []), of("go", 9, []), of("c", 1, [SIZE])],
+        [helper.make_empty_tensor_value_info("go"), of("e", 1, [SIZE])],
+    )
+    nodes = [helper.make_node("Loop", ["five", "", "x"], ["z"], body=body)]
+    made = model(nodes, {"x": (SIZE,)}, ["z"], {"five": np.array(5), "y": Y})
+    made.ir_version, made.opset_import[0].version = 8, 17
+    return made.SerializeToString()
+
+
+def test_kernels_in_bodies_have_their_weights_there() -> None:
+    executor = running(looping(), PREPARED_SUB)
+    for x in (X, -X):
+        assert_same(executor.run({"x": x}), wanted(looping(), {"x": x}))
+    assert len(executor.artifacts) == 1 and isinstance(executor.plan.steps[0].by, ByBodies)
+    executor.close()
+
+
 def test_a_kernel_that_fails_gives_way_in_that_very_run_and_the_others_stay() -> None:
     told: list[Any] = []
     data = additions()
     executor = running(
-        data, ADD, others={2: FAILS_LATER}, failed=lambda step, error: told.append((step.nodes, str(error)))
+        data,
+        ADD,
+        others={2: FAILS_LATER.replace(">= 3", ">= 5")},
+        failed=lambda step, error: told.append((step.nodes, str(error))),
     )
     expected = wanted(data, FEED)
     assert_same(executor.run(FEED), expected)
     direct = executor.direct
     assert direct is not None
-    for _ in range(2):  # the third call fails, in a run that goes straight to the session
+    for _ in range(3):  # the third fails, in a run that goes straight to the session (two calls were tries)
         if (found := direct.run(None, FEED)) is None:
             found = executor.run(FEED)
         assert_same(found, expected)
@@ -175,18 +214,23 @@ def test_runs_at_once_use_a_kernel_one_at_a_time() -> None:
 NESTED = (
     HEADER
     + """
-/* A loop within each task of a loop. */
-typedef struct { const opatlas_tensor* t; const opatlas_threads* threads; } job;
+/* A loop within a task of a loop, whose tasks have to run where that does. */
+#include <pthread.h>
+#include <unistd.h>
+typedef struct { const opatlas_tensor* t; const opatlas_threads* threads; pthread_t at; } job;
 static int inner(int32_t task, int32_t tasks, void* arg) {
   const opatlas_tensor* t = ((job*)arg)->t;
   int64_t n = t[0].shape[0];
   const float *x = t[0].data, *y = t[1].data;
   for (int64_t i = n * task / tasks; i < n * (task + 1) / tasks; i++) ((float*)t[2].data)[i] = x[i] + y[i];
-  return 0;
+  usleep(500);
+  return pthread_equal(((job*)arg)->at, pthread_self()) ? 0 : 9;
 }
 static int outer(int32_t task, int32_t tasks, void* arg) {
   job* j = arg;
-  return task ? 0 : j->threads->parallel_for(j->threads->pool, inner, j, 8);
+  if (task) return 0;
+  j->at = pthread_self();
+  return j->threads->parallel_for(j->threads->pool, inner, j, 8);
 }
 int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threads, void* state) {
   job j = {t, threads};
@@ -194,7 +238,7 @@ int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threa
 }
 """
 )
-FAILS_IN_A_TASK = NESTED.replace("return task ? 0", "return task == 3 ? 42 : task ? 0")
+FAILS_IN_A_TASK = NESTED.replace("if (task) return 0", "if (task) return task == 3 ? 42 : 0")
 
 
 def test_a_loop_within_a_loop_runs_and_a_task_that_fails_fails_the_kernel() -> None:
