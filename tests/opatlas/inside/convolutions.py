@@ -23,7 +23,7 @@ from tests.tuning.graph.making import model
 from tuning.routes.manual.compiling import compile_kernel
 from tuning.routes.manual.header import NAME, header
 
-SOURCE = Path(__file__).parents[3] / "tuning/kernels/examples/winograd.c"
+SOURCE = (Path(__file__).parents[3] / "tuning/kernels/examples/winograd.c").read_text()
 WIDE = "avx512f" in machine_features()
 FLAGS = ["-O1", *(["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"] if WIDE else ["-mavx2", "-mfma"])]
 BLOCK = 16 if WIDE else 8
@@ -61,18 +61,22 @@ def residual(side: int = 3) -> bytes:
 
 
 @functools.cache
-def library(operator: Operator, flags: tuple[str, ...] = tuple(FLAGS)) -> bytes:
+def library(operator: Operator, source: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         head = header(operator, Setting(threads=2))
-        made, log = compile_kernel(SOURCE.read_text(), (NAME, head), "c", list(flags), Path(folder))
+        made, log = compile_kernel(source, (NAME, head), "c", FLAGS, Path(folder))
         assert made is not None, log
         return made.read_bytes()
 
 
 class Convolutions:
-    """The kernel for a model's convolutions, with the Relu after them where there is one."""
+    """The kernel for a model's convolutions, with the Relu after them where there is one. ``others``: other
+    sources, by the convolution's number."""
 
-    def __init__(self, graph: ModelGraph, layout: str = BLOCKS) -> None:
+    def __init__(
+        self, graph: ModelGraph, layout: str = BLOCKS, others: Mapping[int, str] | None = None
+    ) -> None:
+        self._others = {f"{number:064x}": source for number, source in (others or {}).items()}
         self.operators: dict[str, Operator] = {}
         self.candidates: dict[int, NodeChoice] = {}
         readers: dict[int, list[int]] = {}
@@ -98,4 +102,4 @@ class Convolutions:
         operator = self.operators[by.artifact]
         setting = Setting(threads=2).to_json()
         manifest = Manifest(kind="c-abi", route="manual", operator=operator.to_json(), setting=setting)
-        return CKernel(manifest, {"kernel.so": library(operator)})
+        return CKernel(manifest, {"kernel.so": library(operator, self._others.get(by.artifact, SOURCE))})

@@ -15,7 +15,8 @@ from opatlas.plan.checking import check_plan
 from opatlas.plan.executor import Executor
 from opatlas.plan.plan import InvalidPlan, ModelPlan
 from opatlas.plan.said import said_of
-from tests.opatlas.inside.convolutions import BLOCK, FEED, Convolutions, residual
+from opatlas.session.blaming import blamed_kernels
+from tests.opatlas.inside.convolutions import BLOCK, FEED, SOURCE, Convolutions, residual
 from tests.opatlas.inside.made import inside
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
 
@@ -81,6 +82,21 @@ def test_only_inside_a_framework_a_plan_has_kernels_in_blocks() -> None:
     document["steps"][1]["by"]["layout"] = "nhwc"
     with pytest.raises(InvalidPlan, match="'layout' is 'blocks', or left out"):
         ModelPlan.from_json(document)
+
+
+def test_a_kernel_that_is_wrong_in_blocks_alone_is_blamed_for_it() -> None:
+    graph = ModelGraph(residual())
+    bias = "        out[s] += add;\n        if (RELU)"
+    assert bias in SOURCE
+    kernels = Convolutions(graph, others={4: SOURCE.replace(bias, bias.replace("add", "add + 1"))})
+
+    def build(plan: ModelPlan) -> Executor:
+        return Executor(graph, plan, kernels.load, threads=2)
+
+    plan = inside(graph, kernels.candidates)
+    expected = dict(zip(graph.output_names, wanted(residual(), FEED), strict=True))
+    [blamed] = blamed_kernels(graph, plan, build, FEED, expected, 60.0)
+    assert blamed == kernels.candidates[4].by
 
 
 def test_weights_come_out_of_their_blocks_as_they_went_in() -> None:
