@@ -256,8 +256,8 @@ class _Contest:
             plans += other_threading(plans[0], known, threads)
         for plan in plans:
             self.add(predicted(plan, known))
-        self._add_inside(joined, times, known)
-        self._add_in_blocks(choices, fused, joined, times, known)
+        if not self._add_in_blocks(choices, fused, joined, times, known):
+            self._add_inside(joined, times, known)
         for plan in self._all_in_streams(streams, threads, both, times, fewer):
             self.add(predicted(plan, known))
 
@@ -281,12 +281,13 @@ class _Contest:
         promising: Mapping[NodeAt, NodeChoice],
         times: Mapping[NodeAt, float],
         known: Costs,
-    ) -> None:
-        """The same with convolutions that read and write blocks of channels, whatever they take elsewhere;
-        which of them can, only they know. Beside them what else promises to be faster."""
+    ) -> bool:
+        """All in one session of ONNX Runtime, with convolutions that read and write its blocks of channels,
+        whatever they take elsewhere; which of them can, only they know. Beside them what else promises to be
+        faster. Gives whether there is such a plan."""
         block, found = block_size(), dict[NodeAt, NodeChoice]()
         if not block:
-            return
+            return False
         taken = set[int]()
         own = (((at,), one) for at, one in choices.items() if isinstance(at, int))
         for nodes, one in (*((one.fused, one) for one in fused), *own):
@@ -297,7 +298,7 @@ class _Contest:
                 found[nodes[-1]] = replace(one, by=replace(one.by, layout=BLOCKS))
                 taken.update(nodes)
         if not found:
-            return
+            return False
         others = {
             at: one
             for at, one in promising.items()
@@ -312,7 +313,8 @@ class _Contest:
                 or one.median_us < math.fsum(times.get(node, 0.0) for node in one.fused or (at,))
             }
 
-        self._add_paying(others | found, times, known, faster)
+        plan = self._add_paying(others | found, times, known, faster)
+        return plan is not None and any(by.layout for by in plan.kernels)
 
     def _add_paying(
         self,
@@ -320,19 +322,19 @@ class _Contest:
         times: Mapping[NodeAt, float],
         known: Costs,
         paying: Callable[[Mapping[NodeAt, NodeChoice]], dict[NodeAt, NodeChoice]],
-    ) -> None:
+    ) -> ModelPlan | None:
         """Inside ONNX Runtime, those of the kernels that pay with the times that a profile of all of them
-        shows where they stand."""
+        shows where they stand. Gives the plan that takes part, if one does."""
         if not kernels or not (plan := self._inside(kernels, times)).kernels:
-            return
+            return None
         if (executor := self.add(predicted(plan, known))) is None:
-            return
+            return None
         said = said_of(executor.plan)
         try:
             profiled, runs = executor.profile(self._feed), set(executor.kernels)
         except Exception as error:  # whatever a profile shows or hides
             log.warning("Kernels inside ONNX Runtime were not profiled: %s", first_line(error))
-            return
+            return executor.plan
         taken = {one.step.nodes[-1]: known.unprofiled * one.us for one in profiled if one.step.by in runs}
         measured = {
             at: replace(one, median_us=taken[at]) if isinstance(at, int) else one
@@ -343,10 +345,9 @@ class _Contest:
         plan = predicted(self._inside(kept, times), known)
         if len(kept) == len(kernels):
             executor.plan = plan
-            return
+            return plan
         self.executors.pop(said).close()
-        if plan.kernels:
-            self.add(plan)
+        return plan if plan.kernels and self.add(plan) is not None else None
 
     def _inside(self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float]) -> ModelPlan:
         return replace(with_kernels(self._graph, kernels, *self._place, times), inside=DEFAULT)

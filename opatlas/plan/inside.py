@@ -319,10 +319,10 @@ class _Handing:
             if (code_of := getattr(kernel, "code", None)) is None:
                 raise LoadError("it is no compiled kernel")
             one.watch = getattr(kernel, "watch", None)
-            code, name = code_of(), f"{one.by.artifact}.{'.'.join(map(str, one.at))}"
-            block = self._block(one)
+            block, name = self._block(one), f"{one.by.artifact}.{'.'.join(map(str, one.at))}"
             operator = operator_of(graph, one.step.nodes, one.step.outputs).operator  # the plan was checked
             with _all_trying([one]):
+                code = code_of()
                 over = not block and self._may_write_over(graph, one, kernel)
             self.kernels.add(name, operator, kernel, code, may_write_over=over, block=block)
         except Exception as error:
