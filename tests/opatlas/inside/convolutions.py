@@ -25,7 +25,8 @@ from tuning.routes.manual.header import NAME, header
 
 SOURCE = (Path(__file__).parents[3] / "tuning/kernels/examples/winograd.c").read_text()
 WIDE = "avx512f" in machine_features()
-FLAGS = ["-O1", *(["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"] if WIDE else ["-mavx2", "-mfma"])]
+FLAGS = {8: ["-O1", "-mavx2", "-mfma"], 16: ["-O1", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]}
+"""By the vectors that they make, which are the blocks that the kernel takes."""
 BLOCK = 16 if WIDE else 8
 SIZE, CHANNELS = 10, 32
 FEED = {"x": np.random.default_rng(0).standard_normal((1, CHANNELS, SIZE, SIZE)).astype(np.float32)}
@@ -60,11 +61,24 @@ def residual(side: int = 3) -> bytes:
     return made.SerializeToString()
 
 
+def one_convolution(
+    x: tuple[int, ...], weights: np.ndarray, bias: np.ndarray, pads: tuple[int, ...]
+) -> bytes:
+    """With a Relu after it."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=pads),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    made = model(nodes, {"x": x}, ["y"], {"w": weights, "b": bias})
+    made.ir_version, made.opset_import[0].version = 8, 17
+    return made.SerializeToString()
+
+
 @functools.cache
-def library(operator: Operator, source: str) -> bytes:
+def library(operator: Operator, source: str, block: int = BLOCK) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         head = header(operator, Setting(threads=2))
-        made, log = compile_kernel(source, (NAME, head), "c", FLAGS, Path(folder))
+        made, log = compile_kernel(source, (NAME, head), "c", FLAGS[block], Path(folder))
         assert made is not None, log
         return made.read_bytes()
 

@@ -8,15 +8,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from opatlas.graph.fused import operator_of
 from opatlas.graph.normal import ModelGraph
+from opatlas.identity import Setting, Value
 from opatlas.inside import blocks
 from opatlas.inside.blocks import block_size
+from opatlas.load import Manifest
+from opatlas.load.buffers import empty
+from opatlas.load.c_abi import CKernel, Tensors
 from opatlas.plan.checking import check_plan
 from opatlas.plan.executor import Executor
 from opatlas.plan.plan import InvalidPlan, ModelPlan
 from opatlas.plan.said import said_of
 from opatlas.session.blaming import blamed_kernels
-from tests.opatlas.inside.convolutions import BLOCK, FEED, SOURCE, Convolutions, residual
+from tests import by_day
+from tests.opatlas.inside.convolutions import (
+    BLOCK,
+    FEED,
+    SOURCE,
+    WIDE,
+    Convolutions,
+    library,
+    one_convolution,
+    residual,
+)
 from tests.opatlas.inside.made import inside
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
 
@@ -97,6 +112,59 @@ def test_a_kernel_that_is_wrong_in_blocks_alone_is_blamed_for_it() -> None:
     expected = dict(zip(graph.output_names, wanted(residual(), FEED), strict=True))
     [blamed] = blamed_kernels(graph, plan, build, FEED, expected, 60.0)
     assert blamed == kernels.candidates[4].by
+
+
+@pytest.mark.parametrize("block", [8, 16])
+@pytest.mark.parametrize(
+    "case",
+    by_day.only(
+        [((2, 32, 9, 13), 48, 3, (1, 1, 1, 1))],
+        [
+            ((2, 32, 9, 13), 48, 3, (1, 1, 1, 1)), ((1, 16, 6, 6), 16, 3, (0, 0, 0, 0)),
+            ((3, 48, 7, 31), 32, 3, (0, 1, 2, 0)), ((1, 64, 14, 14), 64, 5, (2, 2, 2, 2)),
+            ((1, 16, 40, 6), 112, 5, (1, 0, 0, 2)), ((1, 256, 14, 14), 16, 3, (1, 1, 1, 1)),
+        ],
+    ),
+)  # fmt: skip
+def test_the_shipped_convolution_gives_in_blocks_what_it_gives_plainly(
+    case: tuple[tuple[int, ...], int, int, tuple[int, ...]], block: int
+) -> None:
+    x, filters, side, pads = case
+    if block == 16 and not WIDE:
+        pytest.skip("no AVX-512 here")
+    random = np.random.default_rng(0)
+    given = random.standard_normal(x).astype(np.float32)
+    weights = (random.standard_normal((filters, x[1], side, side)) / 20).astype(np.float32)
+    bias = random.standard_normal(filters).astype(np.float32)
+    graph = ModelGraph(one_convolution(x, weights, bias, pads))
+    placed = operator_of(graph, (0, 1), graph.outputs)
+    manifest = Manifest("c-abi", "manual", placed.operator.to_json(), Setting(threads=2).to_json())
+    kernel = CKernel(manifest, {"kernel.so": library(placed.operator, SOURCE, block)})
+    assert kernel.code().blocks == block
+    constants = dict(zip(placed.operator.constant_inputs, (weights, bias), strict=True))
+    kernel.prepare(constants)
+    bound = kernel.bind({placed.operator.runtime_inputs[0]: given})
+    bound()
+    [plain] = bound.outputs()
+    n, f, h, w = plain.shape
+    lying = aligned_like(given.reshape(x[0], x[1] // block, block, *x[2:]).transpose(0, 1, 3, 4, 2))
+    made = aligned_like(np.zeros((n, f // block, h, w, block), np.float32))
+    run_as_it_lies(kernel, [lying, aligned_like(weights), aligned_like(bias), made])
+    np.testing.assert_allclose(made.transpose(0, 1, 4, 2, 3).reshape(plain.shape), plain, rtol=0, atol=2e-5)
+    kernel.close()
+
+
+def aligned_like(array: np.ndarray) -> np.ndarray:
+    found = empty(Value("float32", array.shape), 64)
+    found[...] = array
+    return found
+
+
+def run_as_it_lies(kernel: CKernel, arrays: list[np.ndarray]) -> None:
+    """One run over arrays of whatever shapes, in the operator's order."""
+    tensors = Tensors(arrays, [Value("float32", array.shape) for array in arrays])
+    run, arguments = kernel.call(tensors)
+    assert run(*arguments) == 0
 
 
 def test_weights_come_out_of_their_blocks_as_they_went_in() -> None:
