@@ -456,6 +456,7 @@ class Executor:
         before = self._inside
         self._whole, self._whole_by = whole, framework
         if before is not None:
+            self.direct = None
             before.close()
         if framework == DEFAULT and (is_given or not self._is_other_form):
             self._guard = self._for_guarded = None

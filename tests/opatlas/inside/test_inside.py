@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -35,6 +36,15 @@ from tests.opatlas.plan.c_kernels import CKernels
 from tests.opatlas.plan.graphs import RandomModel
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
 from tests.tuning.graph.making import model
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Whoever closes what has kernels inside lets go of all of them."""
+    yield
+    gc.collect()  # tracebacks of errors have sessions, too
+    HandedKernels().close()
+    assert not handed._used
 
 
 @pytest.mark.parametrize("seed", by_day.first(3, [*range(13), 14, 15]))  # 13 has none for these kernels
