@@ -72,9 +72,9 @@ class OptimisedModel:
         return frozenset(self._convs)
 
     def replace(self, kernels: Sequence[KernelNode], block: int) -> None:
-        """Put kernels in the place of some of these, each for a convolution and, where it computes that too,
-        the Relu after it. Raises :class:`opatlas.errors.LoadError` of the first that cannot be there:
-        :meth:`why_not` says so before."""
+        """Put kernels in the place of some of these, each for a convolution and, where it computes them too,
+        the sum and the Relu after it. Raises :class:`opatlas.errors.LoadError` where :meth:`why_not` says
+        that one cannot be there."""
         made: dict[int, list[onnx.NodeProto]] = {}
         for kernel in kernels:
             if why := self.why_not(kernel, block):
@@ -111,7 +111,8 @@ class OptimisedModel:
         if activation not in _ACTIVATIONS:
             return f"ONNX Runtime computes {activation} with it"
         types = [self._graph.nodes[number].proto.op_type for number in kernel.nodes[1:]]
-        if types not in ([], ["Relu"]) or (types and (len(node.input) > 3 or activation != "Relu")):
+        there = ["Add"] * (len(node.input) > 3) + ["Relu"] * (activation == "Relu")
+        if types and types != there[: len(types)]:
             return "ONNX Runtime computes something else with it"
         has_bias = len(node.input) > 2 and bool(node.input[2])
         if has_bias != (len(conv.inputs) > 2 and conv.inputs[2] != LEFT_OUT):
@@ -132,8 +133,11 @@ class OptimisedModel:
         names = dict(zip(conv.inputs, [node.input[0], weights, *node.input[2:3]], strict=False))
         activation = {one.name: one for one in node.attribute}.get("activation")
         after = [("Add", [node.input[3]])] if len(node.input) > 3 else []
-        if activation is not None and activation.s and len(kernel.nodes) == 1:
+        if activation is not None and activation.s:
             after.append((_ACTIVATIONS[activation.s.decode()], []))
+        if len(node.input) > 3 and len(kernel.nodes) > 1:  # what is added, and what the convolution makes
+            names |= dict.fromkeys(self._graph.nodes[kernel.nodes[1]].reads - names.keys(), node.input[3])
+        after = after[len(kernel.nodes) - 1 :]
         steps = [f"{name_of(number)}{at}" for at in range(len(after))] + [node.output[0]]
         read, name = [names[one] for one in kernel.tensors], name_of(number)
         made = [helper.make_node(kernel.name, read, steps[:1], domain=DOMAIN, name=name)]

@@ -256,8 +256,11 @@ class _Contest:
             plans += other_threading(plans[0], known, threads)
         for plan in plans:
             self.add(predicted(plan, known))
-        if not self._add_in_blocks(choices, fused, joined, times, known):
-            self._add_inside(joined, times, known)
+        # What a kernel takes alone says little of it there, so that a profile of all of them decides.
+        covered = {node for one in joined.values() for node in one.fused}
+        every = joined | {at: one for at, one in choices.items() if at not in joined and at not in covered}
+        if not self._add_in_blocks(choices, fused, every, times, known):
+            self._add_inside(every, times, known)
         for plan in self._all_in_streams(streams, threads, both, times, fewer):
             self.add(predicted(plan, known))
 
@@ -272,36 +275,38 @@ class _Contest:
             left = (self._graph, chosen, lambda node: times.get(node, 0.0), known.borders, reorders)
             return worth_their_cuts(*left)
 
-        self._add_paying(worth(kernels) or dict(kernels), times, known, worth)
+        self._add_paying(kernels, times, known, worth)
 
     def _add_in_blocks(
         self,
         choices: Mapping[NodeAt, NodeChoice],
         fused: Sequence[NodeChoice],
-        promising: Mapping[NodeAt, NodeChoice],
+        every: Mapping[NodeAt, NodeChoice],
         times: Mapping[NodeAt, float],
         known: Costs,
     ) -> bool:
-        """All in one session of ONNX Runtime, with convolutions that read and write its blocks of channels,
-        whatever they take elsewhere; which of them can, only they know. Beside them what else promises to be
-        faster. Gives whether there is such a plan."""
+        """All in one session of ONNX Runtime, with convolutions that read and write its blocks of channels;
+        which of them can, only they know. Beside them ``every`` kernel for other nodes. Gives whether there
+        is such a plan."""
         block, found = block_size(), dict[NodeAt, NodeChoice]()
         if not block:
             return False
         taken = set[int]()
         own = (((at,), one) for at, one in choices.items() if isinstance(at, int))
-        for nodes, one in (*((one.fused, one) for one in fused), *own):
+        joined = sorted(((one.fused, one) for one in fused), key=lambda pair: -len(pair[0]))
+        for nodes, one in (*joined, *own):
             types = [self._graph.nodes[node].proto.op_type for node in nodes]
             ends = (self._graph.nodes[nodes[0]].inputs[0], self._graph.nodes[nodes[-1]].outputs[0])
             is_even = all(_is_even(self._graph.type_of(value), block) for value in ends)
-            if types in (["Conv"], ["Conv", "Relu"]) and is_even and taken.isdisjoint(nodes):
+            is_tail = types[1:] in ([], ["Relu"], ["Add"], ["Add", "Relu"])
+            if types[0] == "Conv" and is_tail and is_even and taken.isdisjoint(nodes):
                 found[nodes[-1]] = replace(one, by=replace(one.by, layout=BLOCKS))
                 taken.update(nodes)
         if not found:
             return False
         others = {
             at: one
-            for at, one in promising.items()
+            for at, one in every.items()
             if not isinstance(at, int) or taken.isdisjoint(one.fused or (at,))
         }
 
@@ -331,23 +336,43 @@ class _Contest:
             return None
         said = said_of(executor.plan)
         try:
-            profiled, runs = executor.profile(self._feed), set(executor.kernels)
+            taken, runs = executor.node_times(self._feed), set(executor.kernels)
         except Exception as error:  # whatever a profile shows or hides
             log.warning("Kernels inside ONNX Runtime were not profiled: %s", first_line(error))
             return executor.plan
-        taken = {one.step.nodes[-1]: known.unprofiled * one.us for one in profiled if one.step.by in runs}
-        measured = {
-            at: replace(one, median_us=taken[at]) if isinstance(at, int) else one
-            for at, one in kernels.items()
-            if not isinstance(at, int) or at in taken
-        }
-        kept = paying(measured)
-        plan = predicted(self._inside(kept, times), known)
+        taken = {node: known.unprofiled * us for node, us in taken.items()}
+        steps = {one.nodes[-1]: one.nodes for one in plan.steps if one.by in runs}
+        measured = dict[NodeAt, NodeChoice]()
+        for at, one in kernels.items():
+            if not isinstance(at, int):
+                measured[at] = one
+            elif at in steps:
+                measured[at] = replace(one, median_us=self._in_place_us(steps[at], taken, times))
+        kept = {at: replace(one, median_us=max(one.median_us, 0.0)) for at, one in paying(measured).items()}
+        found = predicted(self._inside(kept, times), known)
         if len(kept) == len(kernels):
-            executor.plan = plan
-            return plan
+            executor.plan = found
+            return found
         self.executors.pop(said).close()
-        return plan if plan.kernels and self.add(plan) is not None else None
+        return found if found.kernels and self.add(found) is not None else None
+
+    def _in_place_us(
+        self, nodes: Sequence[int], taken: Mapping[int, float], times: Mapping[NodeAt, float]
+    ) -> float:
+        """What a kernel takes for its nodes by a profile (``taken``). Of what ONNX Runtime computes as a part
+        of a node beside it, also what that takes more without it than in ``times``, where it has it."""
+        us = sum(taken.get(node, 0.0) for node in nodes)
+        if any(times.get(node, 0.0) for node in nodes):
+            return us
+        ends = [self._graph.nodes[node] for node in nodes]
+        made = frozenset().union(*(one.makes for one in ends))
+        read = frozenset().union(*(one.reads for one in ends)) - made
+        beside = (
+            number
+            for number, one in enumerate(self._graph.nodes)
+            if number not in nodes and (not read.isdisjoint(one.makes) or not made.isdisjoint(one.reads))
+        )
+        return us + sum(taken.get(one, 0.0) - times.get(one, 0.0) for one in beside)
 
     def _inside(self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float]) -> ModelPlan:
         return replace(with_kernels(self._graph, kernels, *self._place, times), inside=DEFAULT)

@@ -12,24 +12,23 @@ from opatlas.graph.linked import LEFT_OUT, BodyPath, NodePath
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.profile import KERNEL_TIME
 from opatlas.plan.borders import IN_BLOCKS
-from opatlas.plan.plan import ModelPlan
 
 _OWN_NAME = re.compile(r"(?:fused )?node(\d+(?:/\d+)*)\.")
 """What ONNX Runtime makes of a node's name ends with more than that: what it was fused with."""
 _IN_BLOCKS = "_nchwc"
 
 
-def step_times(graph: ModelGraph, plan: ModelPlan, events: Iterable[Mapping[str, Any]]) -> list[float]:
-    """Microseconds of each step of a plan whose nodes all run in one session, by that session's profile: the
-    medians of its nodes, added up. What ONNX Runtime put in itself, such as a reorder, is no step's."""
-    found: dict[int, list[float]] = {}
+def median_times(graph: ModelGraph, events: Iterable[Mapping[str, Any]]) -> dict[int, float]:
+    """Microseconds of each node of the model by a session's profile, the medians of its calls: those of a
+    body are in their node's, and what ONNX Runtime put in itself, such as a reorder, is no node's."""
+    found: dict[int, dict[str, list[float]]] = {}
     where = places_of(graph, own_place)
     for event in events:
         name = event.get("name", "")
         at = where(name.removesuffix(KERNEL_TIME)) if name.endswith(KERNEL_TIME) else None
         if at is not None and len(at) == 1:
-            found.setdefault(at[0], []).append(float(event["dur"]))
-    return [sum(median(found[number]) for number in step.nodes if number in found) for step in plan.steps]
+            found.setdefault(at[0], {}).setdefault(name, []).append(float(event["dur"]))
+    return {number: sum(map(median, calls.values())) for number, calls in found.items()}
 
 
 def places_of(

@@ -85,11 +85,12 @@ def library(operator: Operator, source: str, block: int = BLOCK) -> bytes:
 
 class Convolutions:
     """The kernel for a model's convolutions, with the Relu after them where there is one. ``others``: other
-    sources, by the convolution's number."""
+    sources, by the convolution's number; ``sums``: with the sum after them, too."""
 
     def __init__(
-        self, graph: ModelGraph, layout: str = BLOCKS, others: Mapping[int, str] | None = None
-    ) -> None:
+        self, graph: ModelGraph, layout: str = BLOCKS, others: Mapping[int, str] | None = None,
+        *, sums: bool = False,
+    ) -> None:  # fmt: skip
         self._others = {f"{number:064x}": source for number, source in (others or {}).items()}
         self.operators: dict[str, Operator] = {}
         self.candidates: dict[int, NodeChoice] = {}
@@ -100,14 +101,17 @@ class Convolutions:
         for number, node in enumerate(graph.nodes):
             if node.proto.op_type != "Conv":
                 continue
-            after = readers.get(node.outputs[0], [])
-            relu = len(after) == 1 and graph.nodes[after[0]].proto.op_type == "Relu"
-            nodes = (number, after[0]) if relu else (number,)
+            nodes = [number]
+            for kind in ("Add", "Relu") if sums else ("Relu",):
+                after = readers.get(graph.nodes[nodes[-1]].outputs[0], [])
+                if len(after) == 1 and graph.nodes[after[0]].proto.op_type == kind:
+                    nodes += after
             placed = operator_of(graph, nodes, graph.nodes[nodes[-1]].outputs)
             artifact = f"{number:064x}"
             self.operators[artifact] = placed.operator
             by = ByKernel(placed.operator.key, artifact, placed.tensors, "winograd", layout)
-            self.candidates[nodes[-1]] = NodeChoice(by, 1e-3, fused=nodes if relu else ())
+            fused = tuple(nodes) if len(nodes) > 1 else ()
+            self.candidates[nodes[-1]] = NodeChoice(by, 1e-3, fused=fused)
 
     def plainly(self, at: Mapping[int, NodeChoice]) -> dict[int, NodeChoice]:
         return {number: replace(one, by=replace(one.by, layout="")) for number, one in at.items()}

@@ -66,6 +66,20 @@ def test_kernels_in_blocks_give_what_onnx_runtime_gives_with_no_reorder_beside_t
     executor.close()
 
 
+@pytest.mark.parametrize("layout", ["blocks", ""])
+def test_a_sum_after_a_convolution_is_the_kernels_too(layout: str) -> None:
+    graph, told = ModelGraph(residual()), list[str]()
+    kernels = Convolutions(graph, layout, sums=True)
+    assert [one.fused for one in kernels.candidates.values()] == [(0, 1), (2, 3), (4, 5, 6), (8, 9)]
+    executor = Executor(
+        graph, inside(graph, kernels.candidates), kernels.load, threads=2,
+        failed=lambda step, error: told.append(f"{step.nodes}: {error}"),
+    )  # fmt: skip
+    assert_same(executor.run(FEED), wanted(residual(), FEED))
+    assert not told and len(executor.kernels) == 4
+    executor.close()
+
+
 def test_plain_kernels_run_beside_those_in_blocks() -> None:
     graph = ModelGraph(residual())
     kernels = Convolutions(graph)
@@ -101,9 +115,9 @@ def test_only_inside_a_framework_a_plan_has_kernels_in_blocks() -> None:
 
 def test_a_kernel_that_is_wrong_in_blocks_alone_is_blamed_for_it() -> None:
     graph = ModelGraph(residual())
-    bias = "        out[s] += add;\n        if (RELU)"
-    assert bias in SOURCE
-    kernels = Convolutions(graph, others={4: SOURCE.replace(bias, bias.replace("add", "add + 1"))})
+    right = "out[s] += add;\n        if (SUM && s < columns)"  # of blocks alone
+    assert right in SOURCE
+    kernels = Convolutions(graph, others={4: SOURCE.replace(right, right.replace("add;", "add + 1;"))})
 
     def build(plan: ModelPlan) -> Executor:
         return Executor(graph, plan, kernels.load, threads=2)

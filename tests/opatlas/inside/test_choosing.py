@@ -10,7 +10,7 @@ import pytest
 
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import choosing
-from opatlas.plan.executor import Executor, StepTime
+from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.plan import ByKernel, ModelPlan
 from tests.opatlas.inside.convolutions import FEED, Convolutions, residual
@@ -26,9 +26,8 @@ def profiled(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     for each convolution."""
     slow: dict[int, float] = {}
 
-    def profile(executor: Executor, inputs: Mapping[str, Any]) -> list[StepTime]:
-        steps = executor.plan.steps
-        return [StepTime(one, slow.get(one.nodes[-1], KERNEL_US)) for one in steps]
+    def node_times(executor: Executor, inputs: Mapping[str, Any]) -> dict[int, float]:
+        return {one.nodes[-1]: slow.get(one.nodes[-1], KERNEL_US) for one in executor.plan.steps}
 
     def times(graph: ModelGraph, feed: Any, threads: int) -> dict[int, float]:
         return {at: NODE_US for at, one in enumerate(graph.nodes) if one.proto.op_type == "Conv"}
@@ -43,7 +42,7 @@ def profiled(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     monkeypatch.setattr(choosing, "line_up", inside_last)
     monkeypatch.setattr(choosing, "node_times", times)
     monkeypatch.setattr(choosing, "foretold_us", lambda run: 4 * NODE_US)
-    monkeypatch.setattr(Executor, "profile", profile)
+    monkeypatch.setattr(Executor, "node_times", node_times)
     return slow
 
 
@@ -85,6 +84,26 @@ def test_what_takes_longer_in_place_than_onnx_runtimes_own_node_is_left_to_it(
     ]
     assert last not in {step.nodes[-1] for step in found.plan.steps if isinstance(step.by, ByKernel)}
     assert_same(found.executor.run(FEED), wanted(residual(), FEED))
+    found.executor.close()
+
+
+def test_a_node_that_onnx_runtime_computes_within_another_is_weighed_with_that(
+    profiled: dict[int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pooling, last = 7, 8  # which would have all the time of both
+    usual = choosing.node_times
+
+    def within(*given: Any) -> dict[Any, float]:
+        return {**usual(*given), last: 0.0, pooling: NODE_US}
+
+    monkeypatch.setattr(choosing, "node_times", within)
+    found = chosen()
+    assert last in {step.nodes[0] for step in found.plan.steps if isinstance(step.by, ByKernel)}
+    assert ModelPlan.from_json(found.plan.to_json()) == found.plan
+    found.executor.close()
+    profiled[pooling] = NODE_US
+    found = chosen()
+    assert last not in {step.nodes[0] for step in found.plan.steps if isinstance(step.by, ByKernel)}
     found.executor.close()
 
 

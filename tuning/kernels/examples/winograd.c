@@ -1,6 +1,7 @@
 /* Convolution of NCHW, float32, with constant windows of 3×3 or 5×5 and stride 1, by Winograd's minimal
  * filtering: F(4×4, 3×3) or F(2×2, 5×5), which make a tile of outputs from 6×6 inputs with 36 multiplications
- * instead of 144 or 100. A bias and a Relu after it cost nothing.
+ * instead of 144 or 100. A bias and a Relu after it cost nothing, a sum with
+ * another value of the same shape a read of that.
  *
  * Source: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016. The points are
  * 0, ±A, ±B and infinity.
@@ -29,7 +30,14 @@
 #define OW OUT0_DIM3
 #define TOP ATTR_PADS_0
 #define LEFT ATTR_PADS_1
-#define RELU (!__builtin_strcmp(OPATLAS_OP, "Conv+Relu"))
+#define IS(OP) (!__builtin_strcmp(OPATLAS_OP, OP))
+#define RELU (IS("Conv+Relu") || IS("Conv+Add+Relu"))
+#define SUM (IS("Conv+Add") || IS("Conv+Add+Relu"))
+#if OPATLAS_INPUTS > 2 && IN2_RANK == 1
+#define BIAS 1
+#else
+#define BIAS 0
+#endif
 
 #define M (7 - R)   /* outputs of a tile along a side */
 #define POINTS 36
@@ -92,7 +100,7 @@ typedef struct {
 } memory;
 
 typedef struct {
-  const float *x, *bias;
+  const float *x, *bias, *other;
   float* y;
   const memory* m;
   int group;
@@ -247,26 +255,31 @@ static inline __attribute__((always_inline)) void product(const float* inputs, c
 }
 
 /* One tile's products of V output channels, `apart` vectors from point to point, to where they belong. */
-static void finish(const vec* made, int apart, int tile, int f, const float* bias, float* y) {
+static void finish(const vec* made, int apart, int tile, int f, const job* j) {
   int row = tile / ACROSS, top = row % DOWN * M, left = tile % ACROSS * M;
   int rows = OH - top < M ? OH - top : M, columns = OW - left < M ? OW - left : M;
   int channels = F - f < V ? F - f : V;
   vec half[M][6], add = {0};
-  if (bias) memcpy(&add, bias + f, channels == V ? sizeof add : channels * sizeof(float));
+  if (BIAS) memcpy(&add, j->bias + f, channels == V ? sizeof add : channels * sizeof(float));
 #pragma GCC unroll 6
-  for (int j = 0; j < 6; j++) {
+  for (int q = 0; q < 6; q++) {
     vec column[6], out[M];
-    for (int i = 0; i < 6; i++) column[i] = made[(i * 6 + j) * apart];
+    for (int i = 0; i < 6; i++) column[i] = made[(i * 6 + q) * apart];
     output_side(column, out);
-    for (int r = 0; r < M; r++) half[r][j] = out[r];
+    for (int r = 0; r < M; r++) half[r][q] = out[r];
   }
-  y += (((size_t)(row / DOWN) * F + f) * OH + top) * OW + left;
+  size_t at = (((size_t)(row / DOWN) * F + f) * OH + top) * OW + left;
+  float* y = j->y + at;
 #pragma GCC unroll 4
   for (int r = 0; r < M; r++) {
     vec out[M], line[M];
     output_side(half[r], out);
     for (int s = 0; s < M; s++) {
       out[s] += add;
+      if (SUM && r < rows && s < columns) {
+        const float* other = j->other + at + r * OW + s;
+        for (int k = 0; k < channels; k++) out[s][k] += other[(size_t)k * OH * OW];
+      }
       if (RELU) out[s] = (vec)((picks)out[s] & ~(out[s] < 0)); /* a NaN stays one */
     }
 #if R == 3
@@ -303,7 +316,7 @@ static int multiply(int32_t task, int32_t tasks, void* argument) {
               made[point] + (b - begin) * T * WIDE);
   for (int v = 0; v < WIDE && panel * PANEL + v * V < F; v++)
     for (int t = 0; t < (end - begin) * T && first + t < TILES; t++)
-      finish(made[0] + t * WIDE + v, TOGETHER * T * WIDE + 1, first + t, panel * PANEL + v * V, j->bias, j->y);
+      finish(made[0] + t * WIDE + v, TOGETHER * T * WIDE + 1, first + t, panel * PANEL + v * V, j);
   return 0;
 }
 
@@ -372,28 +385,30 @@ static inline __attribute__((always_inline)) void block_product(const float* inp
     for (int v = 0; v < WIDE; v++) made[t * WIDE + v] = sum[t][v];
 }
 
-static void finish_block(const vec* made, int apart, int tile, int f, const float* bias, float* y) {
+static void finish_block(const vec* made, int apart, int tile, int f, const job* j) {
   int row = tile / ACROSS, top = row % DOWN * M, left = tile % ACROSS * M;
   int rows = OH - top < M ? OH - top : M, columns = OW - left < M ? OW - left : M;
   vec half[M][6], add = {0};
-  if (bias) memcpy(&add, bias + f, sizeof add);
+  if (BIAS) memcpy(&add, j->bias + f, sizeof add);
 #pragma GCC unroll 6
-  for (int j = 0; j < 6; j++) {
+  for (int q = 0; q < 6; q++) {
     vec column[6], out[M];
-    for (int i = 0; i < 6; i++) column[i] = made[(i * 6 + j) * apart];
+    for (int i = 0; i < 6; i++) column[i] = made[(i * 6 + q) * apart];
     output_side(column, out);
-    for (int r = 0; r < M; r++) half[r][j] = out[r];
+    for (int r = 0; r < M; r++) half[r][q] = out[r];
   }
-  y += ((((size_t)(row / DOWN) * (F / V) + f / V) * OH + top) * OW + left) * V;
+  size_t at = ((((size_t)(row / DOWN) * (F / V) + f / V) * OH + top) * OW + left) * V;
 #pragma GCC unroll 4
   for (int r = 0; r < M; r++) {
     vec out[M];
     output_side(half[r], out);
     if (r < rows)
       for (int s = 0; s < M; s++) {
+        size_t place = at + ((size_t)r * OW + s) * V;
         out[s] += add;
+        if (SUM && s < columns) out[s] += *(const vec*)(j->other + place);
         if (RELU) out[s] = (vec)((picks)out[s] & ~(out[s] < 0));
-        if (s < columns) *(vec*)(y + ((size_t)r * OW + s) * V) = out[s];
+        if (s < columns) *(vec*)(j->y + place) = out[s];
       }
   }
 }
@@ -413,10 +428,13 @@ static int multiply_blocks(int32_t task, int32_t tasks, void* argument) {
                     windows + (size_t)point * C * PANEL, made[point] + (b - begin) * T * WIDE);
   for (int v = 0; v < WIDE && panel * PANEL + v * V < F; v++)
     for (int t = 0; t < (end - begin) * T && first + t < TILES; t++)
-      finish_block(made[0] + t * WIDE + v, TOGETHER * T * WIDE + 1, first + t, panel * PANEL + v * V, j->bias, j->y);
+      finish_block(made[0] + t * WIDE + v, TOGETHER * T * WIDE + 1, first + t, panel * PANEL + v * V, j);
   return 0;
 }
 #endif
+
+static const char* message;
+const char* opatlas_error(void) { return message; }
 
 int32_t opatlas_blocks(void) { return HAS_BLOCKS ? V : 0; }
 
@@ -430,9 +448,15 @@ static int each(const opatlas_threads* threads, opatlas_body body, job* j, int t
 int opatlas_run(const opatlas_tensor* tensors, int32_t n, const opatlas_threads* threads, void* state) {
   job j = {.x = tensors[0].data, .y = tensors[OPATLAS_INPUTS].data, .m = state};
   (void)n;
-#if OPATLAS_INPUTS > 2
-  j.bias = tensors[2].data;
-#endif
+  if (BIAS) j.bias = tensors[2].data;
+  if (SUM) {
+    const opatlas_tensor *other = &tensors[OPATLAS_INPUTS - 1], *made = &tensors[OPATLAS_INPUTS];
+    if (other->ndim != made->ndim || memcmp(other->shape, made->shape, made->ndim * sizeof(int64_t))) {
+      message = "what is added has another shape";
+      return 2;
+    }
+    j.other = other->data;
+  }
 #if HAS_BLOCKS
   if (tensors[0].ndim == 5) {
     for (j.group = 0; j.group < GROUPS; j.group++) {
