@@ -26,6 +26,7 @@ from opatlas.plan.exactness import why_inexact
 from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
 from opatlas.plan.held_to import HeldTo
+from opatlas.plan.limits import within
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, kernels_in, whole, with_kernels
 from opatlas.plan.plan import (
@@ -36,6 +37,7 @@ from opatlas.plan.plan import (
     RESTING,
     Alternative,
     ByFramework,
+    ByKernel,
     ModelPlan,
 )
 from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
@@ -332,14 +334,11 @@ class _Contest:
         shows where they stand. Gives the plan that takes part, if one does."""
         if not kernels or not (plan := self._inside(kernels, times)).kernels:
             return None
-        if (executor := self.add(predicted(plan, known))) is None:
-            return None
-        said = said_of(executor.plan)
         try:
-            taken, runs = executor.node_times(self._feed), set(executor.kernels)
+            taken, runs = self._profiled_inside(plan)
         except Exception as error:  # whatever a profile shows or hides
-            log.warning("Kernels inside ONNX Runtime were not profiled: %s", first_line(error))
-            return executor.plan
+            log.warning("No kernels inside ONNX Runtime are tried: %s", first_line(error))
+            return None
         taken = {node: known.unprofiled * us for node, us in taken.items()}
         steps = {one.nodes[-1]: one.nodes for one in plan.steps if one.by in runs}
         measured = dict[NodeAt, NodeChoice]()
@@ -350,11 +349,16 @@ class _Contest:
                 measured[at] = replace(one, median_us=self._in_place_us(steps[at], taken, times))
         kept = {at: replace(one, median_us=max(one.median_us, 0.0)) for at, one in paying(measured).items()}
         found = predicted(self._inside(kept, times), known)
-        if len(kept) == len(kernels):
-            executor.plan = found
-            return found
-        self.executors.pop(said).close()
         return found if found.kernels and self.add(found) is not None else None
+
+    def _profiled_inside(self, plan: ModelPlan) -> tuple[dict[int, float], set[ByKernel]]:
+        """Each node's time where it stands, whoever has it, and the kernels that ran."""
+        executor = within(LOADING_S, lambda: self._build(plan), Executor.close, "load")
+        try:
+            taken = within(LOADING_S, lambda: executor.node_times(self._feed), lambda _: executor.close())
+            return taken, set(executor.kernels)
+        finally:
+            executor.close()
 
     def _in_place_us(
         self, nodes: Sequence[int], taken: Mapping[int, float], times: Mapping[NodeAt, float]

@@ -79,6 +79,18 @@ def test_steps_are_timed_where_they_stand() -> None:
     executor.close()
 
 
+def test_a_kernel_that_fails_in_a_profile_gives_way_and_the_others_are_timed() -> None:
+    told: list[str] = []
+    executor = running(
+        additions(), ADD, others={2: FAILS_LATER.replace(">= 3", ">= 5")},
+        failed=lambda step, error: told.append(str(error)),
+    )  # fmt: skip
+    times = executor.node_times(FEED)
+    assert set(times) == {0, 1, 2, 3} and told == ["the kernel failed: the third call is one too many"]
+    assert [by.artifact for by in executor.kernels] == [f"{0:064x}"]
+    executor.close()
+
+
 def test_loops_run_on_the_sessions_threads_and_unaligned_inputs_are_copied() -> None:
     executor = running(additions(3), ADD, threads=2)  # the kernel refuses what is not aligned
     feed = {"x": _unaligned(X), "y": _unaligned(Y)}
