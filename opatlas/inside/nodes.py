@@ -127,8 +127,9 @@ def name_of(number: int) -> str:
 
 
 def _node(graph: ModelGraph, kernel: KernelNode) -> onnx.NodeProto:
-    names = ([graph.names[one] for one in numbers] for numbers in (kernel.tensors, kernel.outputs))
-    return helper.make_node(kernel.name, *names, domain=DOMAIN)
+    read = [graph.names[one] for one in kernel.tensors]
+    made = [graph.names[one] for one in kernel.outputs]
+    return helper.make_node(kernel.name, read, made, domain=DOMAIN)
 
 
 def _replace_in_bodies(node: GraphNode, number: int, proto: onnx.NodeProto, kernels: KernelNodes) -> None:

@@ -316,8 +316,10 @@ class Executor:
             self._drop_revoked()
             if self._inside is not None:
                 taken = self.node_times(inputs)
-                times = (sum(taken.get(number, 0.0) for number in step.nodes) for step in self.plan.steps)
-                return [StepTime(step, us) for step, us in zip(self.plan.steps, times, strict=True)]
+                return [
+                    StepTime(step, sum(taken.get(number, 0.0) for number in step.nodes))
+                    for step in self.plan.steps
+                ]
             if self._program is None:
                 assert self._whole is not None
                 start = time.perf_counter_ns()
