@@ -19,6 +19,7 @@ from opatlas.errors import LoadError, first_line
 from opatlas.graph.fused import operator_of
 from opatlas.graph.linked import NodePath
 from opatlas.graph.normal import ModelGraph
+from opatlas.graph.weights import weight_bytes
 from opatlas.inside.blocks import OptimisedModel, block_size
 from opatlas.inside.handed import HandedKernels
 from opatlas.inside.nodes import Body, KernelNode, KernelNodes, model_with
@@ -26,6 +27,7 @@ from opatlas.inside.over_inputs import is_pointwise, may_write_over
 from opatlas.load.c_abi import CKernel
 from opatlas.load.kernel import KernelFailed, KernelWatch, LoadedKernel
 from opatlas.load.onnxruntime_recipe import ask_exact, quiet_options
+from opatlas.memory import lacking
 from opatlas.plan.node_names import own_place, places_of
 from opatlas.plan.plan import ByBodies, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.regions import OnnxRuntimeRegion, open_session
@@ -34,6 +36,9 @@ log = logging.getLogger("opatlas")
 Load = Callable[[ByKernel], LoadedKernel]
 Failed = Callable[[PlanStep, Exception], None]
 PROFILED_RUNS, WARMING_RUNS = 5, 2
+COPIES = 4
+"""Of the weights, while a session is made: as the model has them, as bytes, as ONNX Runtime optimises them
+and as it keeps them."""
 
 
 class InsideModel:
@@ -182,6 +187,8 @@ class InsideModel:
 
     def _open(self, profile: str = "") -> _Opened:
         """With the kernels that have not given way; ``profile``: where a profiler writes."""
+        if reason := lacking(COPIES * weight_bytes(self._graph.model)):
+            raise LoadError(reason)
         while True:
             handed = _Handing(self._graph, self._load, self._give_up, self._given_up)
             try:

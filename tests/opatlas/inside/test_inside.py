@@ -132,6 +132,14 @@ def test_weights_that_protobuf_cannot_write_are_handed_over_beside_the_model(
     executor.close()
 
 
+def test_weights_for_which_memory_does_not_suffice_are_not_loaded_beside_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("opatlas.plan.inside.lacking", lambda wanted: f"{wanted} bytes are too many")
+    with pytest.raises(LoadError, match=f"{4 * Y.nbytes} bytes are too many"):
+        running(additions(2, weight=True), PREPARED_SUB)
+
+
 def looping() -> bytes:
     """A subtraction of a constant, of the model around it, in each of five iterations."""
     of = helper.make_tensor_value_info
