@@ -66,11 +66,6 @@ class OptimisedModel:
             if at is not None and len(at) == 1:
                 self._convs[at[0]] = place
 
-    @property
-    def convolutions(self) -> frozenset[int]:
-        """Nodes of the model that ONNX Runtime computes in blocks."""
-        return frozenset(self._convs)
-
     def replace(self, kernels: Sequence[KernelNode], block: int) -> None:
         """Put kernels in the place of some of these, each for a convolution and, where it computes them too,
         the sum and the Relu after it. Raises :class:`opatlas.errors.LoadError` where :meth:`why_not` says

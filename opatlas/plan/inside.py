@@ -81,7 +81,7 @@ class InsideModel:
         """The session, for who runs it himself, once its kernels have run well and as long as none has
         failed since; another one once a kernel has given way."""
         opened = self._opened
-        if opened is None or self._is_untried or opened.handed.failed():
+        if opened is None or self._is_untried or opened.handed.has_failed:
             return None
         return opened.region
 
