@@ -297,11 +297,7 @@ class _Contest:
         own = (((at,), one) for at, one in choices.items() if isinstance(at, int))
         joined = sorted(((one.fused, one) for one in fused), key=lambda pair: -len(pair[0]))
         for nodes, one in (*joined, *own):
-            types = [self._graph.nodes[node].proto.op_type for node in nodes]
-            ends = (self._graph.nodes[nodes[0]].inputs[0], self._graph.nodes[nodes[-1]].outputs[0])
-            is_even = all(_is_even(self._graph.type_of(value), block) for value in ends)
-            is_tail = types[1:] in ([], ["Relu"], ["Add"], ["Add", "Relu"])
-            if types[0] == "Conv" and is_tail and is_even and taken.isdisjoint(nodes):
+            if taken.isdisjoint(nodes) and self._may_be_in_blocks(nodes, block):
                 found[nodes[-1]] = replace(one, by=replace(one.by, layout=BLOCKS))
                 taken.update(nodes)
         if not found:
@@ -322,6 +318,14 @@ class _Contest:
 
         plan = self._add_paying(others | found, times, known, faster)
         return plan is not None and any(by.layout for by in plan.kernels)
+
+    def _may_be_in_blocks(self, nodes: Sequence[int], block: int) -> bool:
+        """A convolution with what may come after it, over channels that come out even."""
+        kind, *after = (self._graph.nodes[node].proto.op_type for node in nodes)
+        if kind != "Conv" or after not in ([], ["Relu"], ["Add"], ["Add", "Relu"]):
+            return False
+        ends = (self._graph.nodes[nodes[0]].inputs[0], self._graph.nodes[nodes[-1]].outputs[0])
+        return all(_is_even(self._graph.type_of(value), block) for value in ends)
 
     def _add_paying(
         self,
