@@ -13,7 +13,7 @@ from opatlas.plan import choosing
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.plan import ByKernel, ModelPlan
-from tests.opatlas.inside.convolutions import FEED, Convolutions, residual
+from tests.opatlas.inside.convolutions import FEED, SOURCE, Convolutions, residual
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
 
@@ -46,9 +46,9 @@ def profiled(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     return slow
 
 
-def chosen() -> choosing.Chosen:
+def chosen(others: Mapping[int, str] | None = None) -> choosing.Chosen:
     graph = ModelGraph(residual())
-    kernels = Convolutions(graph, layout="")
+    kernels = Convolutions(graph, layout="", others=others)
     fused = [one for one in kernels.candidates.values() if one.fused]
     single = {at: one for at, one in kernels.candidates.items() if not one.fused}
 
@@ -104,6 +104,18 @@ def test_a_node_that_onnx_runtime_computes_within_another_is_weighed_with_that(
     profiled[pooling] = NODE_US
     found = chosen()
     assert last not in {step.nodes[0] for step in found.plan.steps if isinstance(step.by, ByKernel)}
+    found.executor.close()
+
+
+def test_where_all_together_give_other_values_fewer_are_tried(profiled: dict[int, float]) -> None:
+    last = 9  # of which least is promised
+    profiled[last] = 1.1 * KERNEL_US
+    right = "out[s] += add;"
+    found = chosen(others={8: SOURCE.replace(right, right.replace("add;", "add + 1;"))})
+    assert [one.said for one in found.standings[1:]] == [
+        "2 kernels inside ONNX Runtime, 2 in blocks of channels, 2 of several nodes"
+    ]
+    assert last not in {step.nodes[-1] for step in found.plan.steps if isinstance(step.by, ByKernel)}
     found.executor.close()
 
 
