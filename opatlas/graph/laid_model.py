@@ -69,7 +69,7 @@ class _Written:
         return helper.make_graph(
             self._nodes(),
             "laid out",
-            [base._described(number) for number in base.inputs],
+            [base.described(number) for number in base.inputs],
             [self._end(number) for number in form.outputs],
             self._weights({one for laid in form.nodes for one in laid.reads} | set(form.outputs)),
             value_info=self._known_types([*form.inputs, *form.outputs]),

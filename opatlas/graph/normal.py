@@ -234,8 +234,8 @@ class ModelGraph:
         graph = helper.make_graph(
             [self._settled(node.proto) for node in chosen],
             "part",
-            [self._described(number) for number in inputs],
-            [self._described(number, optional=True) for number in outputs],
+            [self.described(number) for number in inputs],
+            [self.described(number, optional=True) for number in outputs],
             weights,
         )
         return self._model(graph), inputs
@@ -352,7 +352,9 @@ class ModelGraph:
         names = {name: self._same(name) for name in reads_of(proto) if name in self.walk.same}
         return renamed(proto, names) if names else proto
 
-    def _described(self, number: int, optional: bool = False) -> onnx.ValueInfoProto:
+    def described(self, number: int, optional: bool = False) -> onnx.ValueInfoProto:
+        """A value's name and type as a model says them. ``optional``: the type, where it is known. Raises
+        :class:`InvalidModel` where it has to be and is not."""
         kind, name = self.type_of(number), self.names[number]
         if kind is not None:
             return helper.make_value_info(name, kind.to_proto())

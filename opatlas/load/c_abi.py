@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,21 @@ class TensorStruct(ctypes.Structure):
         ("ndim", ctypes.c_int32),
         ("dtype", ctypes.c_int32),
     ]
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """A kernel's functions by their addresses, 0 for one that is not there, for who calls them by code of its
+    own. They are good as long as the kernel is open. ``threads``: what it has to be told; ``blocks``: the
+    sum of those in which it takes and gives channels too."""
+
+    run: int
+    prepare: int
+    release: int
+    error: int
+    threads: int
+    alignment: int
+    blocks: int
 
 
 class Tensors:
@@ -99,6 +115,29 @@ class CKernel:
         made = AddressedCall(self, self._constants)
         self._bound.add(made)
         return made
+
+    def code(self) -> KernelCode:
+        """Its functions. Whoever calls them prepares a state of his own."""
+        one, count = self._open(), self._threads.struct.count
+        functions = (one.run, one.prepare, one.release, one.error)
+        run, prepare, release, error = (_address(function) for function in functions)
+        blocks = one.blocks() if one.blocks is not None else 0
+        return KernelCode(run, prepare, release, error, count, self.alignment, blocks)
+
+    def run_alone(self, arrays: Sequence[np.ndarray]) -> None:
+        """One run over aligned arrays, its inputs and outputs in order, on the caller's thread alone: the
+        tasks of its loops one after the other."""
+        operator = self.operator
+        values = [*(operator.inputs[number] for number in operator.tensor_inputs), *operator.output_values]
+        tensors, threads = Tensors(arrays, values), Threads(self._threads.struct.count, 1)
+        try:
+            code = self._open().run(
+                ctypes.byref(tensors.structs), tensors.count, ctypes.byref(threads.struct), self._state
+            )
+        finally:
+            threads.close()
+        if code:
+            raise KernelFailed(f"the kernel failed: {self.failure(code)}")
 
     def call(self, tensors: Tensors) -> tuple[Callable[..., int], tuple[Any, ...]]:
         """The C function and its arguments, made once."""
@@ -224,6 +263,11 @@ class Entries:
         self.prepare = _function(library, "opatlas_prepare", ctypes.c_int)
         self.release = _function(library, "opatlas_release", None)
         self.error = _function(library, "opatlas_error", ctypes.c_char_p)
+        self.blocks = _function(library, "opatlas_blocks", ctypes.c_int32)
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0
 
 
 def _function(library: ctypes.CDLL, name: str, result: Any) -> Callable[..., Any] | None:

@@ -80,7 +80,7 @@ class SharedLibrary:
         self._descriptor = sealed_memory_file(name, content)
         # The descriptor stays open while the library is loaded: the linker knows a library by its path, and
         # a number used again would give back this library instead of the next.
-        return ctypes.CDLL(f"/proc/self/fd/{self._descriptor}")
+        return ctypes.CDLL(self.path)
 
     @staticmethod
     def _from_folder(content: bytes, name: str) -> ctypes.CDLL:
@@ -90,6 +90,11 @@ class SharedLibrary:
             return ctypes.CDLL(str(folder / name))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def path(self) -> str:
+        """What the linker knows it by while it is open, for who loads it too; "" where that is nothing."""
+        return f"/proc/self/fd/{self._descriptor}" if self._descriptor >= 0 else ""
 
     def close(self) -> None:
         """Unload the library; nothing of it may be used afterwards."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -72,6 +73,18 @@ class OutputBinder(LoadedKernel, Protocol):
 def binds_outputs(kernel: LoadedKernel) -> TypeGuard[OutputBinder]:
     """Whether it is such a one."""
     return getattr(kernel, "binds_outputs", False)
+
+
+class KernelWatch(Protocol):
+    """Who is told what becomes of a kernel on this machine."""
+
+    def trying(self) -> AbstractContextManager[None]:
+        """Around what may kill the process: its first calls."""
+        ...
+
+    def went_well(self) -> None: ...
+
+    def failed(self, where: str, error: str, message: str) -> None: ...
 
 
 class BoundOnDevice(Protocol):

@@ -42,6 +42,12 @@ int opatlas_prepare(const opatlas_tensor* constants, int32_t n, const opatlas_th
 /* Optional: frees what opatlas_prepare made. */
 void opatlas_release(void* state);
 
+/* Optional: the sum of the blocks of channels (8, 16) in which opatlas_run takes and gives its tensors too. Where
+ * it is called so, every tensor of four dimensions that is no constant lies as [N][C / b][H][W][b], and says so by
+ * five dimensions; all others, and constants, are as ever, and the state is what opatlas_prepare made. A kernel
+ * without it, or that returns 0, is given [N][C][H][W] alone. */
+int32_t opatlas_blocks(void);
+
 /* Optional: one sentence about the last non-zero return, or NULL. */
 const char* opatlas_error(void);
 

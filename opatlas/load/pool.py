@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 from pathlib import Path
 
-from opatlas.conf import conf
 from opatlas.errors import LoadError
-from opatlas.load.files import SharedLibrary
-from opatlas.load.toolchain import INCLUDE_FOLDER, compile_shared
-from opatlas.own_folder import is_own, own_folder, read_own
+from opatlas.load.built_once import OwnSources
+from opatlas.load.toolchain import INCLUDE_FOLDER
 
-_SOURCES = (INCLUDE_FOLDER / "pool.c", INCLUDE_FOLDER / "opatlas_abi.h")
+_SOURCES = OwnSources("the thread pool", INCLUDE_FOLDER / "pool.c", (INCLUDE_FOLDER / "opatlas_abi.h",))
 
 
 class ThreadsStruct(ctypes.Structure):
@@ -46,12 +43,7 @@ class Threads:
 @functools.cache
 def pool_library() -> ctypes.CDLL:
     """The pool, loaded; built first where no library made from this very source exists yet."""
-    path = ensure_built()
-    try:
-        content = read_own(path)
-    except OSError as error:
-        raise LoadError(f"the thread pool's library is not loaded: {error}") from error
-    library = SharedLibrary(content, path.name).handle
+    library = _SOURCES.load().handle
     library.opatlas_pool_open.restype = ctypes.c_void_p
     library.opatlas_pool_open.argtypes = [ctypes.c_int32]
     library.opatlas_pool_close.argtypes = [ctypes.c_void_p]
@@ -70,25 +62,5 @@ def enter_pool(number: int, most: int) -> None:
 
 
 def ensure_built() -> Path:
-    """Path of the pool's library. One that ships beside ``pool.c`` is taken, else the cache's, else it is
-    compiled into the cache (about 0.3 s). The name holds the source's hash, so an old one is never used."""
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()[:16]
-    name = f"opatlas_pool-{digest}.so"
-    built = cache_folder() / name
-    for found in (INCLUDE_FOLDER / name, built):
-        if is_own(found):
-            return found
-    try:
-        own_folder(built.parent)
-        compile_shared([INCLUDE_FOLDER / "pool.c"], built)
-    except OSError as error:
-        raise LoadError(
-            f"the thread pool cannot be built in {built.parent}: {error.strerror or error}; "
-            "set OPATLAS_CACHE to a folder that can be written"
-        ) from error
-    return built
-
-
-def cache_folder() -> Path:
-    """``OPATLAS_CACHE``, else ``opatlas`` below the user's cache folder."""
-    return conf().cache
+    """Path of the pool's library (:meth:`opatlas.load.built_once.OwnSources.ensure_built`)."""
+    return _SOURCES.ensure_built()

@@ -16,7 +16,7 @@ from opatlas.graph.linked import Linked
 from opatlas.graph.normal import ModelGraph
 from opatlas.graph.structure import ModelStructure
 from opatlas.graph.types import TensorType
-from opatlas.plan.plan import PlanStep
+from opatlas.plan.plan import ByKernel, PlanStep
 
 IN_BLOCKS = frozenset(
     ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Resize", "Upsample")
@@ -77,6 +77,25 @@ class Borders:
         makes = frozenset().union(*(self.nodes[node].makes for node in step.nodes))
         reads = frozenset().union(*(self.nodes[node].reads for node in step.nodes)) - makes
         return sum(self.blocked.get(value, 0) for value in (*reads, *step.outputs))
+
+    def reordered(self, steps: Sequence[PlanStep]) -> list[int]:
+        """By step, where all of them run in one session of ONNX Runtime: bytes that are brought out of blocks
+        for a kernel, or into them after it, each value once. Between two kernels nothing is."""
+        by_kernel = [isinstance(step.by, ByKernel) and not step.by.layout for step in steps]
+        made_by = {value: is_kernel for step, is_kernel in zip(steps, by_kernel, strict=True)
+                   for node in step.nodes for value in self.nodes[node].makes}  # fmt: skip
+        read_by_others = {value for step, is_kernel in zip(steps, by_kernel, strict=True) if not is_kernel
+                          for node in step.nodes for value in self.nodes[node].reads}  # fmt: skip
+        seen, found = set[int](), []
+        for step, is_kernel in zip(steps, by_kernel, strict=True):
+            ends = set[int]()
+            if is_kernel:
+                reads = frozenset().union(*(self.nodes[node].reads for node in step.nodes))
+                ends |= {value for value in reads if made_by.get(value) is False}
+                ends |= {value for value in step.outputs if value in read_by_others}
+            found.append(sum(self.blocked.get(value, 0) for value in ends - seen))
+            seen |= ends
+        return found
 
 
 def _comes_out_even(kind: TensorType) -> bool:

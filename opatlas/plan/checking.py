@@ -49,6 +49,20 @@ def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) ->
     if missing := [number for number in graph.outputs if number not in ready]:
         raise InvalidPlan(f"The plan never makes the model's output '{graph.names[missing[0]]}'.")
     _check_streams(plan)
+    _check_inside(plan)
+
+
+def _check_inside(plan: ModelPlan) -> None:
+    """One session is one framework's, and runs its nodes in an order of its own."""
+    if not plan.inside:
+        if any(by.layout for by in plan.kernels):
+            raise InvalidPlan("Only inside a framework kernels read and write blocks of channels.")
+        return
+    others = {one.by for one in plan.every_step if isinstance(one.by, ByFramework)} - {
+        ByFramework(plan.inside)
+    }
+    if others or plan.stream_count > 1 or plan.nhwc:
+        raise InvalidPlan(f"The plan runs inside {plan.inside}, and says that some of it runs otherwise.")
 
 
 def _check_streams(plan: ModelPlan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,10 @@ from opatlas.errors import LoadError, first_line
 from opatlas.evidence import Ratios
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
+from opatlas.graph.profile import BorderCosts
+from opatlas.graph.types import TensorType
 from opatlas.graph.weights import weight_bytes
+from opatlas.inside.blocks import block_size
 from opatlas.memory import lacking
 from opatlas.noise import MARGIN
 from opatlas.plan.compiling import compile_ahead
@@ -22,15 +26,18 @@ from opatlas.plan.exactness import why_inexact
 from opatlas.plan.executor import Executor
 from opatlas.plan.fusing import with_fusions
 from opatlas.plan.held_to import HeldTo
+from opatlas.plan.limits import within
 from opatlas.plan.line_up import TimedInTurns, line_up
 from opatlas.plan.making import NodeChoice, kernels_in, whole, with_kernels
 from opatlas.plan.plan import (
+    BLOCKS,
     FRAMEWORKS,
     IN_PLACE,
     ONE,
     RESTING,
     Alternative,
     ByFramework,
+    ByKernel,
     ModelPlan,
 )
 from opatlas.plan.predicting import Costs, costs, foretold_us, is_short, predicted
@@ -227,7 +234,8 @@ class _Contest:
         """Plans of kernels that promise to be faster in place, the rest by the default; the same with those
         of several nodes, where these promise more; the one that promises most with its rest by OpenVINO,
         where that runs the whole model, and with its regions' threads used in other ways; and that one, or
-        the whole model, in several streams, where enough of it can overlap."""
+        the whole model, in several streams, where enough of it can overlap. The kernels inside one session of
+        ONNX Runtime take part beside all of these."""
         choices = {at: one for at, one in choices.items() if self._trial.cut_off.allows(at)}
         fused = [one for one in fused if all(map(self._trial.cut_off.allows, one.fused))]
         streams = self._stream_counts(threads)
@@ -248,9 +256,145 @@ class _Contest:
             plans.append(by_framework(plans[0], "openvino"))
         if plans:
             plans += other_threading(plans[0], known, threads)
-        plans += self._all_in_streams(streams, threads, both, times, fewer)
         for plan in plans:
             self.add(predicted(plan, known))
+        # What a kernel takes alone says little of it there, so that a profile of all of them decides.
+        covered = {node for one in joined.values() for node in one.fused}
+        every = joined | {at: one for at, one in choices.items() if at not in joined and at not in covered}
+        if not self._add_in_blocks(choices, fused, every, times, known):
+            self._add_inside(every, times, known)
+        for plan in self._all_in_streams(streams, threads, both, times, fewer):
+            self.add(predicted(plan, known))
+
+    def _add_inside(
+        self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float], known: Costs
+    ) -> None:
+        """All in one session of ONNX Runtime, with the kernels that pay for what is brought out of blocks of
+        channels for them."""
+        reorders = BorderCosts(0.0, known.us_per_mib)
+
+        def worth(chosen: Mapping[NodeAt, NodeChoice]) -> dict[NodeAt, NodeChoice]:
+            left = (self._graph, chosen, lambda node: times.get(node, 0.0), known.borders, reorders)
+            return worth_their_cuts(*left)
+
+        self._add_paying(kernels, times, known, worth)
+
+    def _add_in_blocks(
+        self,
+        choices: Mapping[NodeAt, NodeChoice],
+        fused: Sequence[NodeChoice],
+        every: Mapping[NodeAt, NodeChoice],
+        times: Mapping[NodeAt, float],
+        known: Costs,
+    ) -> bool:
+        """All in one session of ONNX Runtime, with convolutions that read and write its blocks of channels;
+        which of them can, only they know. Beside them ``every`` kernel for other nodes. Gives whether there
+        is such a plan."""
+        block, found = block_size(), dict[NodeAt, NodeChoice]()
+        if not block:
+            return False
+        taken = set[int]()
+        own = (((at,), one) for at, one in choices.items() if isinstance(at, int))
+        joined = sorted(((one.fused, one) for one in fused), key=lambda pair: -len(pair[0]))
+        for nodes, one in (*joined, *own):
+            if taken.isdisjoint(nodes) and self._may_be_in_blocks(nodes, block):
+                found[nodes[-1]] = replace(one, by=replace(one.by, layout=BLOCKS))
+                taken.update(nodes)
+        if not found:
+            return False
+        others = {
+            at: one
+            for at, one in every.items()
+            if not isinstance(at, int) or taken.isdisjoint(one.fused or (at,))
+        }
+
+        def faster(chosen: Mapping[NodeAt, NodeChoice]) -> dict[NodeAt, NodeChoice]:
+            return {
+                at: one
+                for at, one in chosen.items()
+                if not isinstance(at, int)
+                or one.median_us < math.fsum(times.get(node, 0.0) for node in one.fused or (at,))
+            }
+
+        plan = self._add_paying(others | found, times, known, faster)
+        return plan is not None and any(by.layout for by in plan.kernels)
+
+    def _may_be_in_blocks(self, nodes: Sequence[int], block: int) -> bool:
+        """A convolution with what may come after it, over channels that come out even."""
+        kind, *after = (self._graph.nodes[node].proto.op_type for node in nodes)
+        if kind != "Conv" or after not in ([], ["Relu"], ["Add"], ["Add", "Relu"]):
+            return False
+        ends = (self._graph.nodes[nodes[0]].inputs[0], self._graph.nodes[nodes[-1]].outputs[0])
+        return all(_is_even(self._graph.type_of(value), block) for value in ends)
+
+    def _add_paying(
+        self,
+        kernels: Mapping[NodeAt, NodeChoice],
+        times: Mapping[NodeAt, float],
+        known: Costs,
+        paying: Callable[[Mapping[NodeAt, NodeChoice]], dict[NodeAt, NodeChoice]],
+    ) -> ModelPlan | None:
+        """Inside ONNX Runtime, those of the kernels that pay with the times that a profile of all of them
+        shows where they stand. Gives the plan that takes part, if one does."""
+        if not kernels or not (plan := self._inside(kernels, times)).kernels:
+            return None
+        try:
+            taken, runs = self._profiled_inside(plan)
+        except Exception as error:  # whatever a profile shows or hides
+            log.warning("No kernels inside ONNX Runtime are tried: %s", first_line(error))
+            return None
+        taken = {node: known.unprofiled * us for node, us in taken.items()}
+        steps = {one.nodes[-1]: one.nodes for one in plan.steps if one.by in runs}
+        measured = dict[NodeAt, NodeChoice]()
+        for at, one in kernels.items():
+            if not isinstance(at, int):
+                measured[at] = one
+            elif at in steps:
+                measured[at] = replace(one, median_us=self._in_place_us(steps[at], taken, times))
+        found = paying(measured)
+
+        def gain(at: NodeAt) -> float:
+            theirs = (times.get(node, 0.0) for node in found[at].fused or (at,))
+            return math.fsum(theirs) - found[at].median_us if isinstance(at, int) else math.inf
+
+        kept = {at: replace(found[at], median_us=max(found[at].median_us, 0.0))
+                for at in sorted(found, key=gain, reverse=True)}  # fmt: skip
+        for share in SHARES:  # fewer, where all of them together are not sound
+            some = dict(list(kept.items())[: max(1, round(share * len(kept)))])
+            plan = predicted(self._inside(some, times), known)
+            if plan.kernels and self.add(plan) is not None:
+                return plan
+        return None
+
+    def _profiled_inside(self, plan: ModelPlan) -> tuple[dict[int, float], set[ByKernel]]:
+        """Each node's time where it stands, whoever has it, and the kernels that ran."""
+        executor = within(LOADING_S, lambda: self._build(plan), Executor.close, "load")
+        try:
+            taken = within(LOADING_S, lambda: executor.node_times(self._feed), lambda _: executor.close())
+            return taken, set(executor.kernels)
+        finally:
+            executor.close()
+
+    def _in_place_us(
+        self, nodes: Sequence[int], taken: Mapping[int, float], times: Mapping[NodeAt, float]
+    ) -> float:
+        """What a kernel takes for its nodes by a profile (``taken``). Of what ONNX Runtime computes as a part
+        of a node beside it, also what that takes more without it than in ``times``, where it has it."""
+        us = sum(taken.get(node, 0.0) for node in nodes)
+        if any(times.get(node, 0.0) for node in nodes):
+            return us
+        ends = [self._graph.nodes[node] for node in nodes]
+        made = frozenset().union(*(one.makes for one in ends))
+        read = frozenset().union(*(one.reads for one in ends)) - made
+        beside = (
+            number
+            for number, one in enumerate(self._graph.nodes)
+            if number not in nodes and (not read.isdisjoint(one.makes) or not made.isdisjoint(one.reads))
+        )
+        return us + sum(taken.get(one, 0.0) - times.get(one, 0.0) for one in beside)
+
+    def _inside(self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float]) -> ModelPlan:
+        return replace(with_kernels(self._graph, kernels, *self._place, times), inside=DEFAULT)
 
     def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
         """As it is and, if it is of one stream, in several, where enough of it can overlap."""
@@ -346,14 +490,20 @@ class _Contest:
         kernels = others | _promising(known, times)
         return with_kernels(self._graph, kernels, *self._place, times, placed)
 
-    def add(self, plan: ModelPlan) -> None:
-        """A plan that is not sound is told of, and takes no part."""
+    def add(self, plan: ModelPlan) -> Executor | None:
+        """A plan that is not sound is told of, and takes no part; nor does one twice."""
         if (said := said_of(plan)) in self.executors:
-            return
+            return None
         try:
             self.executors[said] = self._trial.sound(plan)
         except Exception as error:
             log.warning("A plan of %s takes no part: %s", said, first_line(error))
+        return self.executors.get(said)
+
+
+def _is_even(kind: TensorType | None, block: int) -> bool:
+    """Whether a value can lie in blocks of so many channels."""
+    return kind is not None and len(kind.shape) == 4 and kind.shape[1] % block == 0
 
 
 def _foretold(executor: Executor, feed: Feed) -> float:

@@ -7,7 +7,7 @@ and the executor's own way then says why in one sentence, and what runs from the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.load.kernel import KernelFailed
 from opatlas.plan.arrays import dtype_of, has_array
 from opatlas.plan.guard import InputGuard
+from opatlas.plan.inside import InsideModel
 from opatlas.plan.regions import OnnxRuntimeRegion, Region
 
 Expected = Sequence[tuple[str, np.dtype, tuple[int, ...]]]
@@ -82,7 +83,7 @@ class DirectRuns:
 
     def __init__(self, region: OnnxRuntimeRegion, graph: ModelGraph, guard: InputGuard | None = None) -> None:
         self._guard = guard
-        self._region, self._outputs = region, list(graph.output_names)
+        self.region, self._outputs = region, list(graph.output_names)
         self._count, self._expected = len(graph.input_names), expected_of(graph, graph.input_names)
         self._run = region.session._sess.run
 
@@ -104,10 +105,58 @@ class DirectRuns:
         if buffers is None or not fits(inputs, self._expected):
             return None
         try:
-            bound = self._region.bind_named(inputs, buffers)
+            bound = self.region.bind_named(inputs, buffers)
         except Exception:  # of a buffer that does not fit
             return None
         return bound if self._guard is None else _guarded(self._guard, inputs, bound)
+
+
+class InsideRuns:
+    """In ONNX Runtime with kernels inside, as any number of calls at once; a kernel runs for one of them at a
+    time. Nothing runs here until the kernels have run well once, nor while one has failed or was revoked: the
+    slower way then lets go of it."""
+
+    def __init__(
+        self,
+        model: InsideModel,
+        graph: ModelGraph,
+        guard: InputGuard | None,
+        revoked: Callable[[], Set[str]],
+    ) -> None:
+        self._model, self._graph, self._guard, self._revoked = model, graph, guard, revoked
+        self._runs: DirectRuns | None = None
+        self._artifacts: frozenset[str] = frozenset()
+
+    def run(self, outputs: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any] | None:
+        runs = self._current()
+        return runs.run(outputs, inputs) if runs is not None else None
+
+    def bind(
+        self, inputs: Mapping[str, Any], outputs: Mapping[str, np.ndarray | None]
+    ) -> Callable[[], None] | None:
+        runs = self._current()
+        if runs is None or (bound := runs.bind(inputs, outputs)) is None:
+            return None
+
+        def run() -> None:
+            if self._current() is not runs:
+                raise KernelFailed("A kernel of the model gave way.")
+            bound()
+
+        return run
+
+    def _current(self) -> DirectRuns | None:
+        """Runs of the session as it is now."""
+        runs = self._runs
+        if runs is None or self._model.has_changed(runs.region):
+            runs = self._runs = self._made()
+        return runs if runs is not None and self._artifacts.isdisjoint(self._revoked()) else None
+
+    def _made(self) -> DirectRuns | None:
+        if (region := self._model.settled()) is None:
+            return None
+        self._artifacts = self._model.artifacts
+        return DirectRuns(region, self._graph, self._guard)
 
 
 class DirectTurns:

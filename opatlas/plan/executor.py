@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from opatlas.errors import CallerError, OpatlasError
+from opatlas.errors import CallerError, LoadError, OpatlasError
 from opatlas.graph.linked import NodePath
 from opatlas.graph.normal import ModelGraph
 from opatlas.memory import lacking
@@ -21,19 +21,22 @@ from opatlas.placement.queues import NoEngine
 from opatlas.plan.arrays import Misfit, copied, dtype_of, has_array, memory_of
 from opatlas.plan.bodies import ALONE
 from opatlas.plan.concurrent import InStreams, cpu_device, step_said
-from opatlas.plan.direct import Direct, direct_runs, expected_inputs, fits
+from opatlas.plan.direct import Direct, InsideRuns, direct_runs, expected_inputs, fits
 from opatlas.plan.engines import DeadlinePassed, EngineShare, EngineStalled, EngineStep
 from opatlas.plan.engines.runs import OnEngines, engine_steps
 from opatlas.plan.guard import InputGuard
+from opatlas.plan.inside import InsideModel
 from opatlas.plan.limits import TookTooLong
 from opatlas.plan.making import whole as whole_plan
-from opatlas.plan.plan import ByFramework, ModelPlan, PlanStep
+from opatlas.plan.node_names import median_times
+from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan, PlanStep
 from opatlas.plan.program import GraphProgram, Load, PartFailed, Parts
 from opatlas.plan.regions import DEFAULT, ModelPart, OnnxRuntimeRegion, Region, open_region
 from opatlas.streams.device import Marks, StreamDevice, StreamsFailed
 from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
 log = logging.getLogger("opatlas")
+INSIDE = "onnxruntime with kernels inside"
 
 
 class ModelFailed(OpatlasError):
@@ -136,6 +139,9 @@ class Executor:
         self.peak_bytes = 0
         self._has_kernels = False
         by = plan.steps[0].by
+        if plan.inside:
+            self._leave_to(InsideModel(graph, plan, load, threads, failed=failed, exact=exact), INSIDE)
+            return
         if len(plan.steps) == 1 and isinstance(by, ByFramework):
             region = open_region(by.framework, ModelPart.whole(graph), threads, alone=True, exact=exact)
             self._leave_to(region, by.framework)
@@ -162,7 +168,19 @@ class Executor:
     @property
     def artifacts(self) -> frozenset[str]:
         """What runs by kernels, and has not gone over to the default."""
+        if (inside := self._inside) is not None:
+            return inside.artifacts
         return self._program.artifacts if self._program is not None else frozenset()
+
+    @property
+    def kernels(self) -> list[ByKernel]:
+        """What runs by kernels inside a framework, and has not given way."""
+        return inside.kernels if (inside := self._inside) is not None else []
+
+    @property
+    def _inside(self) -> InsideModel | None:
+        """The whole model with kernels inside, where that is what runs it."""
+        return self._whole if isinstance(self._whole, InsideModel) else None
 
     @property
     def body_runs(self) -> dict[NodePath, int]:
@@ -292,10 +310,16 @@ class Executor:
         self._leave_to(self._whole_model(self.graph.input_names))
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[StepTime]:
-        """One run, each step timed."""
+        """One run, each step timed; inside a framework, some runs by its own profile."""
         with self._alone:
             arrays = self._given(inputs)
             self._drop_revoked()
+            if self._inside is not None:
+                taken = self.node_times(inputs)
+                return [
+                    StepTime(step, sum(taken.get(number, 0.0) for number in step.nodes))
+                    for step in self.plan.steps
+                ]
             if self._program is None:
                 assert self._whole is not None
                 start = time.perf_counter_ns()
@@ -308,6 +332,14 @@ class Executor:
                 self._program.run_step(number)
                 times.append(StepTime(step, (time.perf_counter_ns() - start) / 1e3))
             return times
+
+    def node_times(self, inputs: Mapping[str, np.ndarray]) -> dict[int, float]:
+        """Microseconds of each node inside a framework, by its own profile of some runs; of several nodes by
+        one kernel the last has all."""
+        if (inside := self._inside) is None:
+            raise LoadError("only inside a framework its profile shows nodes")
+        feed = dict(zip(self.graph.input_names, self._given(inputs), strict=True))
+        return median_times(self.graph, inside.profile(feed))
 
     def timeline(self, inputs: Mapping[str, np.ndarray]) -> Timeline:
         """One run as it was: its streams as rows, or its steps one after the other."""
@@ -322,6 +354,8 @@ class Executor:
             said, by = "the whole model", self._whole_by
             if (program := self._program) is not None:
                 said, by = step_said(self.graph, at, timed.step), program.run_by(at)
+            elif self._inside is not None:
+                said, by = step_said(self.graph, at, timed.step), timed.step.by.said
             boxes.append(TimelineBox(0, said, start_us, timed.us, by=by))
             start_us += timed.us
         return bounded(["one step after the other"], boxes)
@@ -331,7 +365,10 @@ class Executor:
         with self._alone.lock:
             if self._streams is not None:
                 self._streams.device.close()
+            inside = self._inside
             self._program, self._whole, self._streams, self.direct = None, None, None, None
+            if inside is not None:
+                inside.close()
             self._for_guarded = None
             self._alone.is_open = False
             self._parts.close()
@@ -348,7 +385,7 @@ class Executor:
                 return model.run_within(arrays, limit_s)
             if on is None:
                 return model.run(arrays)
-            return on.run_whole(model, arrays, self.plan.steps[0].predicted_us, self._whole_by)
+            return on.run_whole(model, arrays, self.plan.predicted_us, self._whole_by)
         except (DeadlinePassed, TookTooLong):
             raise
         except OpatlasError as error:
@@ -378,10 +415,9 @@ class Executor:
             self._leave_to(whole, is_given=True)
 
     def _drop_revoked(self) -> None:
-        if self._program is None or not self._has_kernels or not (gone := self._revoked()):
-            return
-        if not self.artifacts.isdisjoint(gone):
-            self._program.drop(gone)
+        runs = self._program if self._has_kernels else self._inside
+        if runs is not None and (gone := self._revoked()) and not self.artifacts.isdisjoint(gone):
+            runs.drop(gone)
 
     # ---- inputs and outputs -------------------------------------------------------------------------
 
@@ -427,10 +463,17 @@ class Executor:
 
     def _leave_to(self, whole: Region, framework: str = DEFAULT, *, is_given: bool = False) -> None:
         """The whole model runs there from now on; ``is_given``: as the caller gave it."""
+        before = self._inside
         self._whole, self._whole_by = whole, framework
+        if before is not None:
+            self.direct = None
+            before.close()
         if framework == DEFAULT and (is_given or not self._is_other_form):
             self._guard = self._for_guarded = None
-        self.direct = direct_runs(self.graph, whole, self._alone, self._guard)
+        if (inside := self._inside) is not None:
+            self.direct = InsideRuns(inside, self.graph, self._guard, self._revoked)
+        else:
+            self.direct = direct_runs(self.graph, whole, self._alone, self._guard)
 
     def _whole_model(self, inputs: Sequence[str]) -> Region:
         """In the default framework, in the form that is planned."""

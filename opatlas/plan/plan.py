@@ -26,6 +26,11 @@ CONFINED = ("pytorch", "torch.compile", "xla")
 """Those whose threads are their whole process's: PyTorch's number of them is set around each region, XLA has
 one pool. All regions of theirs run in one stream."""
 
+INSIDE = ("onnxruntime",)
+"""Those that take kernels into a session of theirs."""
+
+BLOCKS = "blocks"
+
 SLEEPING, RESTING, ONE = "sleeping", "resting", "one"
 THREADING = (SLEEPING, RESTING, ONE)
 """How a region of ONNX Runtime uses threads: they sleep as soon as they have nothing to do; they spin in a
@@ -43,12 +48,14 @@ class InvalidPlan(CallerError):
 @dataclass(frozen=True)
 class ByKernel:
     """One operator, of one node or of several, by an implementation of the catalogue. ``tensors``: the value
-    that each of the operator's tensor inputs is."""
+    that each of the operator's tensor inputs is; ``layout``: :data:`BLOCKS` where, inside ONNX Runtime, it
+    reads and writes values as they lie there, in blocks of channels, else ""."""
 
     operator: str  # its key
     artifact: str  # SHA-256 of its manifest
     tensors: tuple[int, ...]
     said: str = ""  # what people read: its route and label
+    layout: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,13 +123,16 @@ class PlanStep:
 class ModelPlan:
     """``model``, ``target`` and ``setting`` are keys; ``steps`` stand in their order. ``nhwc``: what of the
     model lies channels-last, its bodies included, whose own plans say nothing of it; where something does,
-    the steps' nodes and values are those of the model's laid-out form (:mod:`opatlas.graph.laid_out`)."""
+    the steps' nodes and values are those of the model's laid-out form (:mod:`opatlas.graph.laid_out`).
+    ``inside``: the framework in whose one session all steps run, its kernels as operators there; "" where
+    they run step by step. Bodies' plans say nothing of it."""
 
     model: str
     target: str
     setting: str
     steps: tuple[PlanStep, ...]
     nhwc: ChannelsLast = NOTHING
+    inside: str = ""
 
     @property
     def every_step(self) -> Iterator[PlanStep]:
@@ -164,7 +174,8 @@ class ModelPlan:
             "setting": self.setting,
             "steps": [step.to_json() for step in self.steps],
         }
-        return document | self.nhwc.to_json()
+        # Left out where it says nothing: whoever does not know it runs the same steps one by one.
+        return document | self.nhwc.to_json() | ({"inside": self.inside} if self.inside else {})
 
     @classmethod
     def from_json(cls, document: Any) -> ModelPlan:
@@ -189,7 +200,7 @@ def _by_json(by: ByKernel | ByFramework | ByBodies) -> dict[str, Any]:
         "artifact": by.artifact,
         "tensors": list(by.tensors),
         "said": by.said,
-    }
+    } | ({"layout": by.layout} if by.layout else {})
 
 
 def _plan(document: Mapping[str, Any], depth: int) -> ModelPlan:
@@ -204,7 +215,15 @@ def _plan(document: Mapping[str, Any], depth: int) -> ModelPlan:
         _text(document, "setting"),
         tuple(_step(number, step, depth) for number, step in enumerate(steps)),
         _channels_last(document, depth),
+        _inside(document, depth),
     )
+
+
+def _inside(document: Mapping[str, Any], depth: int) -> str:
+    inside = document.get("inside", "")
+    if inside not in ("", *INSIDE) or (inside and depth):
+        raise InvalidPlan(f"'inside' is said of the model's plan, and one of {', '.join(INSIDE)}.")
+    return str(inside)
 
 
 def _channels_last(document: Mapping[str, Any], depth: int) -> ChannelsLast:
@@ -254,11 +273,14 @@ def _by(document: Any, depth: int) -> ByKernel | ByFramework | ByBodies:
         if depth >= MOST_DEPTH:
             raise InvalidPlan(f"bodies are nested deeper than {MOST_DEPTH} levels.")
         return ByBodies(tuple(_plan(one, depth + 1) for one in _list(document, "bodies")))
+    if (layout := document.get("layout", "")) not in ("", BLOCKS):
+        raise InvalidPlan(f"'layout' is {BLOCKS!r}, or left out.")
     return ByKernel(
         _text(document, "operator"),
         _text(document, "artifact"),
         _numbers(document, "tensors"),
         _text(document, "said"),
+        layout,
     )
 
 

@@ -40,7 +40,7 @@ class Costs:
     """Microseconds: of each node in the default framework, of one run of a region beyond its nodes (by how it
     uses threads), of one call of a kernel beyond its own time, of a run beyond its steps (inputs and outputs
     are copied), of a MiB that regions' ``borders`` bring into blocks of channels or out of them, and of
-    waking a region's threads."""
+    waking a region's threads. ``unprofiled``: what a node takes ÷ what it takes under a profiler."""
 
     nodes: Mapping[int, float]
     region_us: Mapping[str, float]
@@ -49,6 +49,7 @@ class Costs:
     us_per_mib: float
     borders: Borders
     waking_us: float = 0.0
+    unprofiled: float = 1.0
 
     def border_costs(self, threading: str = SLEEPING) -> BorderCosts:
         """Of regions that use threads so."""
@@ -65,7 +66,7 @@ def costs(
     nodes = {number: us * scale for number, us in profiled.items()}
     return Costs(
         nodes, region_us, CALL_US, copied_us(copied_bytes), blocking_us(threads), Borders.of_graph(graph),
-        waking_us(threads),
+        waking_us(threads), scale,
     )  # fmt: skip
 
 
@@ -75,6 +76,10 @@ CALL_US = 0.2
 
 def predicted(plan: ModelPlan, known: Costs) -> ModelPlan:
     """The plan with its steps' times; the first step's has in it what a run costs beyond its steps."""
+    if plan.inside:
+        moved = known.borders.reordered(plan.steps)
+        steps = (_predicted_inside(step, known, count) for step, count in zip(plan.steps, moved, strict=True))
+        return replace(plan, steps=tuple(steps))
     first, *others = (_predicted(step, known) for step in plan.steps)
     if first.predicted_us is not None:
         first = replace(first, predicted_us=first.predicted_us + known.run_us)
@@ -89,6 +94,15 @@ def _predicted(step: PlanStep, known: Costs) -> PlanStep:
     own = sum(known.nodes.get(number, 0.0) for number in step.nodes)
     ends_us = known.border_costs(step.by.threading).ends_us(known.borders.bytes_of(step))
     return replace(step, predicted_us=own + ends_us)
+
+
+def _predicted_inside(step: PlanStep, known: Costs, moved: int) -> PlanStep:
+    """Nothing is handed over; ``moved``: bytes that a kernel lets be brought out of blocks and into them."""
+    if isinstance(step.by, ByBodies):
+        return replace(step, predicted_us=None)
+    if isinstance(step.by, ByKernel):
+        return replace(step, predicted_us=(step.predicted_us or 0.0) + known.us_per_mib * moved / MIB)
+    return replace(step, predicted_us=sum(known.nodes.get(number, 0.0) for number in step.nodes))
 
 
 def is_short(step: PlanStep, known: Costs, threads: int) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,21 @@ import onnx
 import onnxruntime as ort
 
 from opatlas.conf import conf
-from opatlas.graph.linked import LEFT_OUT, BodyPath, NodeAt, NodePath
+from opatlas.graph.linked import BodyPath, NodeAt, NodePath
 from opatlas.graph.normal import GraphNode, ModelGraph
 from opatlas.graph.profile import KERNEL_TIME, NEVER, ModelProfile, NodeProfile, from_onnx_runtime
 from opatlas.graph.walk import CONTROL
 from opatlas.load.onnxruntime_recipe import quiet_options
-from opatlas.plan.borders import IN_BLOCKS
 from opatlas.plan.executor import Executor
 from opatlas.plan.limits import run_within
 from opatlas.plan.making import whole
+from opatlas.plan.node_names import own_place, places_of
 from opatlas.plan.predicting import alone_us, border_costs
 from opatlas.plan.regions import DEFAULT, open_session
 from opatlas.streams.timeline import Timeline, TimelineBox, bounded
 
 Feed = Mapping[str, np.ndarray]
 PROFILED_RUNS = 5
-_OWN_NAME = re.compile(r"(?:fused )?node(\d+(?:/\d+)*)\.")
-"""What ONNX Runtime makes of a node's name ends with more than that: what it was fused with."""
-_IN_BLOCKS = "_nchwc"
 
 
 def profile_model(graph: ModelGraph, feeds: Iterable[Feed], threads: int, version: str = "") -> ModelProfile:
@@ -41,7 +37,7 @@ def profile_model(graph: ModelGraph, feeds: Iterable[Feed], threads: int, versio
     these weights. The first run's times have in them what only a first run does."""
     events = _events(graph, feeds, threads, math.inf)
     by = f"onnxruntime {ort.__version__}"
-    return from_onnx_runtime(events, _places(graph, _own_place), model=graph.key, version=version, by=by)
+    return from_onnx_runtime(events, places_of(graph, own_place), model=graph.key, version=version, by=by)
 
 
 def profile_in_place(graph: ModelGraph, feed: Feed, threads: int) -> ModelProfile:
@@ -49,7 +45,7 @@ def profile_in_place(graph: ModelGraph, feed: Feed, threads: int) -> ModelProfil
     machine to cut the model there: plans that the service makes by it weigh kernels against that."""
     events = _after_first_run(_events(graph, [feed] * (PROFILED_RUNS + 1), threads))
     by = f"onnxruntime {ort.__version__}"
-    seen = from_onnx_runtime(events, _places(graph, _own_place), model=graph.key, by=by)
+    seen = from_onnx_runtime(events, places_of(graph, own_place), model=graph.key, by=by)
     session = open_session(graph.model, quiet_options(threads))
     read = {one.name for one in session.get_inputs()}
     given = {name: value for name, value in feed.items() if name in read}
@@ -70,7 +66,7 @@ def profile_of_session(graph: ModelGraph, events: Any, version: str = "") -> Mod
     node has too, is unknown."""
     once = Counter(_all_names(graph.model.graph))
     places = {name: at for name, at in _named(graph) if once[name] == 1}
-    return from_onnx_runtime(events, _places(graph, places.get), model=graph.key, version=version)
+    return from_onnx_runtime(events, places_of(graph, places.get), model=graph.key, version=version)
 
 
 def profile_by_executor(executor: Executor, feeds: Iterable[Feed], version: str = "") -> ModelProfile:
@@ -101,7 +97,7 @@ def node_times(
     which the body's node has in its own time too. A run that takes longer than ``limit_s`` (as a first run
     may, unless given) is ended, with :class:`opatlas.plan.limits.TookTooLong`."""
     found: dict[NodeAt, list[float]] = {}
-    where = _places(graph, _own_place)
+    where = places_of(graph, own_place)
     for event in _events(graph, [feed] * PROFILED_RUNS, threads, limit_s):
         name = event.get("name", "")
         if name.endswith(KERNEL_TIME) and (at := where(name.removesuffix(KERNEL_TIME))) is not None:
@@ -114,7 +110,7 @@ def timeline_of_whole(graph: ModelGraph, feed: Feed, threads: int) -> Timeline:
     loop the node has all that its body takes."""
     events = _events(graph, [feed] * PROFILED_RUNS, threads, math.inf)
     run = max((one for one in events if one.get("name") == "model_run"), key=lambda one: one["ts"])
-    where = _places(graph, _own_place)
+    where = places_of(graph, own_place)
     boxes = []
     for event in events:
         name, start_us = event.get("name", ""), event.get("ts", 0)
@@ -151,43 +147,6 @@ def _events(
             run_within(session, None, given, limit_s)
         events: list[dict[str, Any]] = json.loads(Path(session.end_profiling()).read_text())
     return events
-
-
-def _places(graph: ModelGraph, by_name: Callable[[str], NodePath | None]) -> Callable[[str], NodePath | None]:
-    """Where the node is that ONNX Runtime calls so: by its name, or, where it runs in blocks of channels, by
-    the name of what it makes."""
-    every = list(_made_in_blocks(graph))
-    once = Counter(name for name, _ in every)
-    made = {name: at for name, at in every if once[name] == 1}
-
-    def where(name: str) -> NodePath | None:
-        if name.endswith(_IN_BLOCKS):
-            return by_name(name) or made.get(name.removesuffix(_IN_BLOCKS))
-        return by_name(name)
-
-    return where
-
-
-def _made_in_blocks(graph: ModelGraph, body: BodyPath = ()) -> Iterator[tuple[str, NodePath]]:
-    """Values that a node makes which ONNX Runtime may run in blocks, itself or with what it fuses behind it,
-    and where that node is."""
-    makers: dict[int, int] = {}
-    for number, node in enumerate(graph.nodes):
-        read = [one for one in node.inputs if one != LEFT_OUT and not graph.is_constant(one)]
-        maker = makers.get(read[0]) if len(read) == 1 else None
-        if node.proto.op_type in IN_BLOCKS:
-            maker = number
-        if maker is not None:
-            makers |= dict.fromkeys(node.makes, maker)
-            for value in node.makes:
-                yield graph.names[value], (*body, maker)
-        for which, inner in enumerate(node.bodies):
-            yield from _made_in_blocks(inner.graph, (*body, number, which))
-
-
-def _own_place(name: str) -> NodePath | None:
-    named = _OWN_NAME.match(name)
-    return tuple(map(int, named[1].split("/"))) if named is not None else None
 
 
 def _name_inside(proto: onnx.NodeProto, node: GraphNode, where: str) -> None:

@@ -19,6 +19,10 @@ def said_of(plan: ModelPlan) -> str:
     rest = f", the rest by {labels}" * (others != {DEFAULT})
     several = sum(isinstance(step.by, ByKernel) and len(step.nodes) > 1 for step in plan.steps)
     rest = f", {several} of several nodes" * bool(several) + rest
+    if plan.inside:
+        blocked = sum(bool(by.layout) for by in plan.kernels)
+        rest = f", {blocked} in blocks of channels" * bool(blocked) + rest
+        return f"{count} kernels inside {LABELS[plan.inside]}{rest}"
     return f"{count} of {plan.step_count} steps by kernels{rest}{streams}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from opatlas.errors import OpatlasError
@@ -39,6 +40,8 @@ def blamed_kernels(
         if time.perf_counter() > end:
             break
         alone = with_kernels(graph, {at: choice}, plan.target, plan.setting)
+        if alone.kernels:  # in blocks of channels it may be another kernel than it is elsewhere
+            alone = replace(alone, inside=plan.inside)
         if alone.kernels and not _gives(graph, alone, build, feed, expected):
             found.append(choice.by)
     return found

@@ -104,7 +104,7 @@ class KeptChoice:
 
     def _name(self) -> bytes:
         artifacts = {*self._kernels.own.artifacts, *(one.by.artifact for one in self._fused)}
-        return self._fact_of("plan", sorted(artifacts))
+        return self._fact_of("plan, kernels inside too", sorted(artifacts))
 
     def _rivals_name(self) -> bytes:
         return self._fact_of("rivals", conf().loading_s)

@@ -9,11 +9,14 @@ import numpy as np
 
 from opatlas.client.answer import Answer
 from opatlas.client.client import Client
+from opatlas.client.loading.failing import FailureWatch
 from opatlas.client.loading.function import KernelFunction
 from opatlas.errors import LoadError
 from opatlas.graph.linked import NodeAt
 from opatlas.graph.normal import ModelGraph
 from opatlas.identity.operator import Operator
+from opatlas.load.c_abi import KernelCode
+from opatlas.load.kernel import LoadedKernel
 from opatlas.plan.making import NodeChoice
 from opatlas.plan.plan import KERNEL_KINDS, ByKernel
 
@@ -112,6 +115,19 @@ class FunctionKernel:
     def bind(self, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None) -> Any:
         numbers = self._function.operator.runtime_inputs
         return self._function.bind([inputs[number] for number in numbers], outputs)
+
+    def code(self) -> KernelCode:
+        """As :meth:`opatlas.client.loading.function.KernelFunction.code`."""
+        return self._function.code()
+
+    @property
+    def watch(self) -> FailureWatch | None:
+        return self._function.watch
+
+    @property
+    def compiled(self) -> LoadedKernel:
+        """What the function loaded."""
+        return self._function.kernel
 
     def blame(self, message: str) -> None:
         """It gives other values than ONNX Runtime: told and remembered."""

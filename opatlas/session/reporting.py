@@ -38,7 +38,8 @@ def step_shares(
     theirs = {at: us for at, us in node_times(graph, feed, threads, math.inf).items() if isinstance(at, int)}
     if is_whole(executor.plan):  # ONNX Runtime's own profile says more
         return [StepShare(_label(graph, [one]), WHOLE, us, us) for one, us in theirs.items()]
-    profiles = [executor.profile(feed) for _ in range(PROFILED_RUNS)]
+    times = 1 if executor.plan.inside else PROFILED_RUNS  # there a profile is of several runs
+    profiles = [executor.profile(feed) for _ in range(times)]
     return [
         StepShare(
             _label(graph, own := executor.graph.own_nodes(step.nodes)),

@@ -65,7 +65,12 @@ def test_the_wheel_has_the_sources_that_loading_compiles_and_types_and_works_by_
         if path.suffix in (".py", ".c", ".h", ".json")
     }
     assert {name for name in packed if name.startswith("opatlas/")} == {*sources, "opatlas/py.typed"}
-    assert {"opatlas/load/pool.c", "opatlas/load/opatlas_abi.h"} <= sources
+    assert {
+        "opatlas/load/pool.c",
+        "opatlas/load/opatlas_abi.h",
+        "opatlas/inside/inside.c",
+        "opatlas/inside/ort.h",
+    } <= sources
     assert any(name.endswith("licenses/LICENSE") for name in packed)
 
     python = new_environment(tmp_path / "job")

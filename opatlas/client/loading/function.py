@@ -21,6 +21,7 @@ from opatlas.client.loading.ties import CopiedOut, GivenOutputs, brought_first, 
 from opatlas.errors import CallerError, LoadError, first_line
 from opatlas.identity.operator import Operator, Value
 from opatlas.load.buffers import empty
+from opatlas.load.c_abi import KernelCode
 from opatlas.load.cuda.resident import is_resident
 from opatlas.load.default import ANYWHERE, Where, load_default
 from opatlas.load.kernel import (
@@ -130,6 +131,20 @@ class KernelFunction:
         call that raises is made anew by what :meth:`bind` gives."""
         make = getattr(self.kernel, "by_address", None)
         return None if make is None or self._untried or self.failure else make()
+
+    def code(self) -> KernelCode:
+        """Its functions, for who calls them by code of its own, who then tells :attr:`watch` what comes of
+        it. Raises :class:`opatlas.errors.LoadError` where it is no code of ours, or has failed."""
+        make = getattr(self.kernel, "code", None)
+        if make is None or self.failure:
+            raise LoadError(self.failure or "it is no compiled kernel")
+        code: KernelCode = make()
+        return code
+
+    @property
+    def watch(self) -> FailureWatch | None:
+        """Who is told what fails; None of the default."""
+        return self._watch
 
     def blame(self, message: str) -> None:
         """It gives other values than it has to: run by no further process of the machine, and reported."""

@@ -204,16 +204,21 @@ def _conv(batch: int, channels: int, size: int, kernel: int, stride: int, bias: 
 
 
 def _windows(batch: int, channels: tuple[int, int], size: tuple[int, int], window: int, **more: Any) -> Any:
-    """A convolution whose windows are constant; ``more``: ``pads``, ``bias``, ``relu``."""
+    """A convolution whose windows are constant; ``more``: ``pads``, ``bias``, ``sum``, ``relu``."""
     read, made = channels
     inputs = [tensor(batch, read, *size), weight(made, read, window, window)]
     if more.get("bias"):
         inputs.append(weight(made))
     attrs = {"pads": more.get("pads", [window // 2] * 4), "strides": [1, 1], "kernel_shape": [window] * 2}
+    read_by_conv = list(range(len(inputs)))
+    if more.get("sum"):
+        inputs.append(tensor(batch, made, *size))
     last = len(inputs)
-    nodes = [step("Conv", list(range(last)), [last], **attrs)]
+    nodes = [step("Conv", read_by_conv, [last], **attrs)]
+    if more.get("sum"):
+        nodes.append(step("Add", [last - 1, last], [last + 1]))
     if more.get("relu"):
-        nodes.append(step("Relu", [last], [last + 1]))
+        nodes.append(step("Relu", [last + len(nodes) - 1], [last + len(nodes)]))
     return parse_operator(graph(*nodes, inputs=inputs, outputs=[last + len(nodes) - 1]))
 
 
@@ -242,6 +247,8 @@ SHAPES = [
     _windows(1, (16, 12), (8, 70), 3, bias=True, relu=True, pads=[0, 2, 1, 0]),
     _windows(1, (8, 64), (75, 41), 5, bias=True),
     _windows(1, (256, 33), (30, 61), 3, relu=True),  # more than one group of tiles
+    _windows(2, (9, 40), (13, 18), 3, sum=True, relu=True),
+    _windows(1, (16, 12), (8, 70), 5, bias=True, sum=True),
     _product(50, 33, 70),  # borders below and at the right of the tiles, whichever vectors there are
     _product(24, 16, 64),  # tiles that divide evenly
     _product(1, 5, 3),  # less than a tile

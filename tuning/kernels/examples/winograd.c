@@ -1,9 +1,13 @@
 /* Convolution of NCHW, float32, with constant windows of 3×3 or 5×5 and stride 1, by Winograd's minimal
  * filtering: F(4×4, 3×3) or F(2×2, 5×5), which make a tile of outputs from 6×6 inputs with 36 multiplications
- * instead of 144 or 100. A bias and a Relu after it cost nothing.
+ * instead of 144 or 100. A bias and a Relu after it cost nothing, a sum with
+ * another value of the same shape a read of that.
  *
  * Source: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016. The points are
  * 0, ±A, ±B and infinity.
+ *
+ * Where channels come out even it also reads and writes them in blocks of a vector (opatlas_blocks), for which
+ * the transforms need no shuffles: a vector is the channels of one place.
  *
  * Tiles are numbered over all images, rows and columns, and taken in groups whose transformed inputs stay in
  * the cache: first all channels of a group are transformed, then panels of output channels are multiplied, as
@@ -26,7 +30,14 @@
 #define OW OUT0_DIM3
 #define TOP ATTR_PADS_0
 #define LEFT ATTR_PADS_1
-#define RELU (!__builtin_strcmp(OPATLAS_OP, "Conv+Relu"))
+#define IS(OP) (!__builtin_strcmp(OPATLAS_OP, OP))
+#define RELU (IS("Conv+Relu") || IS("Conv+Add+Relu"))
+#define SUM (IS("Conv+Add") || IS("Conv+Add+Relu"))
+#if OPATLAS_INPUTS > 2 && IN2_RANK == 1
+#define BIAS 1
+#else
+#define BIAS 0
+#endif
 
 #define M (7 - R)   /* outputs of a tile along a side */
 #define POINTS 36
@@ -59,6 +70,12 @@
  * a multiple of 4096 bytes: what is written and read together would lie in the same set of a cache. */
 #define STRIDE ((GROUP * T + V + 15) / 16 * 16 | 16)
 #define APART ((C * STRIDE + 1023) / 1024 * 1024 + 16)
+/* In blocks: from a block of channels to the next, and from point to point. */
+#define HAS_BLOCKS (C % V == 0 && F % V == 0)
+#define BLOCK_STRIDE (GROUP * T * V + 16)
+#define BLOCK_APART ((C / V * BLOCK_STRIDE + 1023) / 1024 * 1024 + 16)
+#define INPUTS (HAS_BLOCKS && BLOCK_APART > APART ? BLOCK_APART : APART)
+#define SPLIT (C / V < 8 ? 8 / (C / V) : 1) /* tasks of a block of channels */
 #define LINE ((M * (ACROSS + 2 * V) + 6 + V) / V * V)
 
 typedef float vec __attribute__((vector_size(V * 4)));
@@ -79,11 +96,11 @@ typedef int32_t picks __attribute__((vector_size(V * 4)));
 
 typedef struct {
   float* windows;  /* [PANELS][POINTS][C][PANEL] */
-  float* inputs;   /* [POINTS][APART], [C][STRIDE] of it: one group's */
+  float* inputs;   /* [POINTS][APART], [C][STRIDE] of it: one group's; in blocks [C / V][BLOCK_STRIDE] */
 } memory;
 
 typedef struct {
-  const float *x, *bias;
+  const float *x, *bias, *other;
   float* y;
   const memory* m;
   int group;
@@ -108,7 +125,7 @@ int opatlas_prepare(const opatlas_tensor* constants, int32_t n, const opatlas_th
     }
   memory* m = malloc(sizeof *m);
   if (!m) return 1;
-  size_t windows = (size_t)PANELS * POINTS * C * PANEL, inputs = (size_t)POINTS * APART;
+  size_t windows = (size_t)PANELS * POINTS * C * PANEL, inputs = (size_t)POINTS * INPUTS;
   m->windows = aligned_alloc(64, windows * sizeof(float));
   m->inputs = aligned_alloc(64, inputs * sizeof(float));
   if (!m->windows || !m->inputs) return free(m->windows), free(m->inputs), free(m), 1;
@@ -238,26 +255,31 @@ static inline __attribute__((always_inline)) void product(const float* inputs, c
 }
 
 /* One tile's products of V output channels, `apart` vectors from point to point, to where they belong. */
-static void finish(const vec* made, int apart, int tile, int f, const float* bias, float* y) {
+static void finish(const vec* made, int apart, int tile, int f, const job* j) {
   int row = tile / ACROSS, top = row % DOWN * M, left = tile % ACROSS * M;
   int rows = OH - top < M ? OH - top : M, columns = OW - left < M ? OW - left : M;
   int channels = F - f < V ? F - f : V;
   vec half[M][6], add = {0};
-  if (bias) memcpy(&add, bias + f, channels == V ? sizeof add : channels * sizeof(float));
+  if (BIAS) memcpy(&add, j->bias + f, channels == V ? sizeof add : channels * sizeof(float));
 #pragma GCC unroll 6
-  for (int j = 0; j < 6; j++) {
+  for (int q = 0; q < 6; q++) {
     vec column[6], out[M];
-    for (int i = 0; i < 6; i++) column[i] = made[(i * 6 + j) * apart];
+    for (int i = 0; i < 6; i++) column[i] = made[(i * 6 + q) * apart];
     output_side(column, out);
-    for (int r = 0; r < M; r++) half[r][j] = out[r];
+    for (int r = 0; r < M; r++) half[r][q] = out[r];
   }
-  y += (((size_t)(row / DOWN) * F + f) * OH + top) * OW + left;
+  size_t at = (((size_t)(row / DOWN) * F + f) * OH + top) * OW + left;
+  float* y = j->y + at;
 #pragma GCC unroll 4
   for (int r = 0; r < M; r++) {
     vec out[M], line[M];
     output_side(half[r], out);
     for (int s = 0; s < M; s++) {
       out[s] += add;
+      if (SUM && r < rows && s < columns) {
+        const float* other = j->other + at + r * OW + s;
+        for (int k = 0; k < channels; k++) out[s][k] += other[(size_t)k * OH * OW];
+      }
       if (RELU) out[s] = (vec)((picks)out[s] & ~(out[s] < 0)); /* a NaN stays one */
     }
 #if R == 3
@@ -294,9 +316,127 @@ static int multiply(int32_t task, int32_t tasks, void* argument) {
               made[point] + (b - begin) * T * WIDE);
   for (int v = 0; v < WIDE && panel * PANEL + v * V < F; v++)
     for (int t = 0; t < (end - begin) * T && first + t < TILES; t++)
-      finish(made[0] + t * WIDE + v, TOGETHER * T * WIDE + 1, first + t, panel * PANEL + v * V, j->bias, j->y);
+      finish(made[0] + t * WIDE + v, TOGETHER * T * WIDE + 1, first + t, panel * PANEL + v * V, j);
   return 0;
 }
+
+#if HAS_BLOCKS
+/* One tile of a block's channels. */
+static void transform_tile(const float* image, int row, int column, float* made) {
+  vec down[6][6];
+  int top = row * M - TOP, left = column * M - LEFT;
+  int inside = top >= 0 && left >= 0 && top + 6 <= H && left + 6 <= W;
+  for (int j = 0; j < 6; j++) {
+    vec d[6], out[6];
+    int x = left + j;
+    if (inside) {
+      for (int i = 0; i < 6; i++) d[i] = *(const vec*)(image + ((size_t)(top + i) * W + x) * V);
+    } else {
+      for (int i = 0; i < 6; i++) {
+        int y = top + i;
+        d[i] = y < 0 || y >= H || x < 0 || x >= W ? (vec){0} : *(const vec*)(image + ((size_t)y * W + x) * V);
+      }
+    }
+    input_side(d, out);
+    for (int i = 0; i < 6; i++) down[i][j] = out[i];
+  }
+  for (int i = 0; i < 6; i++) {
+    vec out[6];
+    input_side(down[i], out);
+    for (int j = 0; j < 6; j++) *(vec*)(made + (size_t)(i * 6 + j) * BLOCK_APART) = out[j];
+  }
+}
+
+/* Some tiles of a block of a group's inputs. */
+static int transform_block(int32_t task, int32_t tasks, void* argument) {
+  const job* j = argument;
+  int begin = j->group * GROUP * T, end = begin + GROUP * T < TILES ? begin + GROUP * T : TILES;
+  int block = task / SPLIT, part = task % SPLIT, count = end - begin;
+  (void)tasks;
+  for (int t = begin + count * part / SPLIT; t < begin + count * (part + 1) / SPLIT; t++) {
+    int row = t / ACROSS, image = row / DOWN;
+    transform_tile(j->x + ((size_t)image * (C / V) + block) * H * W * V, row % DOWN, t % ACROSS,
+                   j->m->inputs + (size_t)block * BLOCK_STRIDE + (size_t)(t - begin) * V);
+  }
+  return 0;
+}
+
+/* As `product`, of inputs in blocks. */
+static inline __attribute__((always_inline)) void block_product(const float* inputs, const float* windows, vec* made) {
+  vec sum[T][WIDE];
+#pragma GCC unroll 32
+  for (int t = 0; t < T; t++)
+#pragma GCC unroll 2
+    for (int v = 0; v < WIDE; v++) sum[t][v] = (vec){0};
+  for (int block = 0; block < C / V; block++, inputs += BLOCK_STRIDE)
+#pragma GCC unroll 2
+    for (int c = 0; c < V; c++, windows += PANEL) {
+      vec w[WIDE];
+#pragma GCC unroll 2
+      for (int v = 0; v < WIDE; v++) w[v] = *(const vec*)(windows + v * V);
+#pragma GCC unroll 32
+      for (int t = 0; t < T; t++)
+#pragma GCC unroll 2
+        for (int v = 0; v < WIDE; v++) sum[t][v] += w[v] * inputs[t * V + c];
+    }
+#pragma GCC unroll 32
+  for (int t = 0; t < T; t++)
+#pragma GCC unroll 2
+    for (int v = 0; v < WIDE; v++) made[t * WIDE + v] = sum[t][v];
+}
+
+static void finish_block(const vec* made, int apart, int tile, int f, const job* j) {
+  int row = tile / ACROSS, top = row % DOWN * M, left = tile % ACROSS * M;
+  int rows = OH - top < M ? OH - top : M, columns = OW - left < M ? OW - left : M;
+  vec half[M][6], add = {0};
+  if (BIAS) memcpy(&add, j->bias + f, sizeof add);
+#pragma GCC unroll 6
+  for (int q = 0; q < 6; q++) {
+    vec column[6], out[M];
+    for (int i = 0; i < 6; i++) column[i] = made[(i * 6 + q) * apart];
+    output_side(column, out);
+    for (int r = 0; r < M; r++) half[r][q] = out[r];
+  }
+  size_t at = ((((size_t)(row / DOWN) * (F / V) + f / V) * OH + top) * OW + left) * V;
+#pragma GCC unroll 4
+  for (int r = 0; r < M; r++) {
+    vec out[M];
+    output_side(half[r], out);
+    if (r < rows)
+      for (int s = 0; s < M; s++) {
+        size_t place = at + ((size_t)r * OW + s) * V;
+        out[s] += add;
+        if (SUM && s < columns) out[s] += *(const vec*)(j->other + place);
+        if (RELU) out[s] = (vec)((picks)out[s] & ~(out[s] < 0));
+        if (s < columns) *(vec*)(j->y + place) = out[s];
+      }
+  }
+}
+
+static int multiply_blocks(int32_t task, int32_t tasks, void* argument) {
+  const job* j = argument;
+  int panel = task / CHUNKS, chunk = task % CHUNKS;
+  const float* windows = j->m->windows + (size_t)panel * POINTS * C * PANEL;
+  vec made[POINTS][TOGETHER * T * WIDE + 1];
+  (void)tasks;
+  int begin = chunk * TOGETHER, end = begin + TOGETHER < GROUP ? begin + TOGETHER : GROUP;
+  int first = (j->group * GROUP + begin) * T;
+  if (end > BLOCKS - j->group * GROUP) end = BLOCKS - j->group * GROUP;
+  for (int point = 0; point < POINTS; point++)
+    for (int b = begin; b < end; b++)
+      block_product(j->m->inputs + (size_t)point * BLOCK_APART + (size_t)b * T * V,
+                    windows + (size_t)point * C * PANEL, made[point] + (b - begin) * T * WIDE);
+  for (int v = 0; v < WIDE && panel * PANEL + v * V < F; v++)
+    for (int t = 0; t < (end - begin) * T && first + t < TILES; t++)
+      finish_block(made[0] + t * WIDE + v, TOGETHER * T * WIDE + 1, first + t, panel * PANEL + v * V, j);
+  return 0;
+}
+#endif
+
+static const char* message;
+const char* opatlas_error(void) { return message; }
+
+int32_t opatlas_blocks(void) { return HAS_BLOCKS ? V : 0; }
 
 /* On the pool, where that is worth it. */
 static int each(const opatlas_threads* threads, opatlas_body body, job* j, int tasks) {
@@ -308,8 +448,24 @@ static int each(const opatlas_threads* threads, opatlas_body body, job* j, int t
 int opatlas_run(const opatlas_tensor* tensors, int32_t n, const opatlas_threads* threads, void* state) {
   job j = {.x = tensors[0].data, .y = tensors[OPATLAS_INPUTS].data, .m = state};
   (void)n;
-#if OPATLAS_INPUTS > 2
-  j.bias = tensors[2].data;
+  if (BIAS) j.bias = tensors[2].data;
+  if (SUM) {
+    const opatlas_tensor *other = &tensors[OPATLAS_INPUTS - 1], *made = &tensors[OPATLAS_INPUTS];
+    if (other->ndim != made->ndim || memcmp(other->shape, made->shape, made->ndim * sizeof(int64_t))) {
+      message = "what is added has another shape";
+      return 2;
+    }
+    j.other = other->data;
+  }
+#if HAS_BLOCKS
+  if (tensors[0].ndim == 5) {
+    for (j.group = 0; j.group < GROUPS; j.group++) {
+      int wrong = each(threads, transform_block, &j, C / V * SPLIT);
+      if (!wrong) wrong = each(threads, multiply_blocks, &j, PANELS * CHUNKS);
+      if (wrong) return wrong;
+    }
+    return 0;
+  }
 #endif
   for (j.group = 0; j.group < GROUPS; j.group++) {
     int wrong = each(threads, transform, &j, C < 8 ? C : 8);

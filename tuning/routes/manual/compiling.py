@@ -26,7 +26,8 @@ _REPEATABLE = ("-ffile-prefix-map=.=.", "-frandom-seed=kernel")
 _SAME_TIME = {"SOURCE_DATE_EPOCH": "0", "ZERO_AR_DATE": "1", "TZ": "UTC"}
 """The same source gives the same bytes, wherever and whenever it is compiled: no folder, no time, no chance
 gets into them. ``__TIMESTAMP__`` is the source file's own time."""
-_EXPORTS = "{ global: opatlas_run; opatlas_prepare; opatlas_release; opatlas_error; local: *; };\n"
+_FUNCTIONS = ("run", "prepare", "release", "error", "blocks")
+_EXPORTS = f"{{ global: {' '.join(f'opatlas_{name};' for name in _FUNCTIONS)} local: *; }};\n"
 
 
 def compile_kernel(

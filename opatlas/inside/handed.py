@@ -1,0 +1,146 @@
+"""Kernels that are handed over to one session of ONNX Runtime, as operators of a domain of ours
+(``inside.c``).
+
+They lie in this process's memory, verified and loaded by :mod:`opatlas.load` before. A model names them by
+what they are called here, and is made here too: a model of anybody else's that names the domain finds
+nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opatlas.errors import LoadError, first_line
+from opatlas.identity.operator import Operator
+from opatlas.load.built_once import OwnSources
+from opatlas.load.c_abi import KernelCode
+from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
+from opatlas.load.files import SharedLibrary
+from opatlas.load.kernel import LoadedKernel
+from opatlas.load.toolchain import INCLUDE_FOLDER
+
+DOMAIN, VERSION = "ai.opatlas", 1
+"""Of the operators, and of their set."""
+_FOLDER = Path(__file__).parent
+_SOURCES = OwnSources(
+    "kernels' way into ONNX Runtime",
+    _FOLDER / "inside.c",
+    (_FOLDER / "ort.h", INCLUDE_FOLDER / "opatlas_abi.h"),
+)
+_SAID_BYTES = 256
+
+_lock = threading.Lock()
+_used: list[HandedKernels] = []
+"""Those that were closed while a session still had nodes of them."""
+
+
+class HandedKernels:
+    """Of one session. What it is given is closed with it, or once the session is gone."""
+
+    def __init__(self) -> None:
+        self._library = inside_library()
+        self._at: int | None = self._library.handle.opatlas_inside_open()
+        if not self._at:
+            raise LoadError("no memory for kernels inside ONNX Runtime")
+        self._kernels: list[LoadedKernel] = []
+
+    def add(
+        self,
+        name: str,
+        operator: Operator,
+        kernel: LoadedKernel,
+        code: KernelCode,
+        *,
+        may_write_over: bool,
+        block: int = 0,
+    ) -> None:
+        """A kernel under the ``name`` of its operator in the model. ``may_write_over``: its output may lie
+        where its first input does; ``block``: of channels, in which its tensors lie, or 0. Raises
+        :class:`opatlas.errors.LoadError` for what ONNX Runtime has no such values for."""
+        values = [*(operator.inputs[number] for number in operator.tensor_inputs), *operator.output_values]
+        if any(value.strides is not None for value in values):
+            raise LoadError("its values are not dense, as ONNX Runtime's are")
+        if block and not code.blocks & block:
+            raise LoadError(f"it takes no channels in blocks of {block}")
+        made = self._library.handle.opatlas_inside_add(
+            self._at, name.encode(), code.run, code.prepare, code.release, code.error,
+            len(operator.tensor_inputs), len(operator.output_values), code.threads, code.alignment,
+            may_write_over, block,
+            _numbers(ctypes.c_int32, [ONNX_NUMBER[value.dtype] for value in values]),
+            _numbers(ctypes.c_int32, [numpy_dtype(value.dtype).itemsize for value in values]),
+            _numbers(ctypes.c_int32, [value.role == "const" for value in values]),
+            _numbers(ctypes.c_int32, [len(value.shape) for value in values]),
+            _numbers(ctypes.c_int64, [size for value in values for size in value.shape]),
+        )  # fmt: skip
+        if made < 0:
+            raise LoadError("its values are none that kernels inside ONNX Runtime may have")
+        self._kernels.append(kernel)
+
+    def register(self, options: Any) -> None:
+        """Let the one session that is made with these ``SessionOptions`` have them. Raises
+        :class:`opatlas.errors.LoadError` where this ONNX Runtime takes none."""
+        handle = self._library.handle
+        handle.opatlas_inside_next(self._at)
+        try:
+            options.register_custom_ops_library(self._library.path)
+        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
+            raise LoadError(f"ONNX Runtime takes no kernels: {first_line(error)}") from error
+        finally:
+            handle.opatlas_inside_next(None)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any of them has."""
+        return bool(self._library.handle.opatlas_inside_any_failed(self._at))
+
+    def failed(self) -> dict[int, str]:
+        """By their numbers, in the order in which they were added: what those said that have failed."""
+        found, said = {}, ctypes.create_string_buffer(_SAID_BYTES)
+        for number in range(len(self._kernels)):
+            if self._library.handle.opatlas_inside_failures(self._at, number, said, _SAID_BYTES):
+                found[number] = said.value.decode(errors="replace")
+        return found
+
+    def close(self) -> None:
+        """Let go of the kernels, as soon as no session has nodes of them."""
+        with _lock:
+            if self._at is not None:
+                _used.append(self)
+            _used[:] = [one for one in _used if not one._freed()]
+
+    def _freed(self) -> bool:
+        if self._library.handle.opatlas_inside_close(self._at):
+            return False
+        self._at = None
+        for kernel in self._kernels:
+            kernel.close()
+        self._kernels = []
+        return True
+
+
+@functools.cache
+def inside_library() -> SharedLibrary:
+    """The library, loaded; built first where there is none of these very sources yet."""
+    library = _SOURCES.load()
+    if not library.path:
+        raise LoadError("this system has no files in memory, by which ONNX Runtime is given kernels")
+    handle, pointer, number = library.handle, ctypes.c_void_p, ctypes.c_int32
+    handle.opatlas_inside_open.restype = pointer
+    handle.opatlas_inside_add.argtypes = [
+        pointer, ctypes.c_char_p, *[pointer] * 4, *[number] * 3, ctypes.c_int64, *[number] * 2, *[pointer] * 5
+    ]  # fmt: skip
+    handle.opatlas_inside_next.argtypes = [pointer]
+    handle.opatlas_inside_next.restype = None
+    handle.opatlas_inside_failures.argtypes = [pointer, number, ctypes.c_char_p, number]
+    handle.opatlas_inside_any_failed.argtypes = [pointer]
+    handle.opatlas_inside_close.argtypes = [pointer]
+    return library
+
+
+def _numbers(kind: Any, values: Sequence[int]) -> Any:
+    return (kind * max(1, len(values)))(*values)

@@ -1,0 +1,51 @@
+"""Whether a kernel's output may lie where its first input does: tried, since nobody says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from opatlas.errors import LoadError
+from opatlas.identity.operator import Operator
+from opatlas.identity.operator_types import types_with
+from opatlas.load.buffers import empty
+from opatlas.load.c_abi import CKernel
+from opatlas.load.kernel import KernelFailed
+
+_POINTWISE = types_with("pointwise")
+
+
+def may_write_over(kernel: CKernel, constants: Mapping[int, np.ndarray]) -> bool:
+    """Of a kernel that :func:`is_pointwise`: whether it gives the very same bytes there. Its tasks run one
+    after the other, so that what one writes and another reads again shows. It is prepared with these
+    constants."""
+    operator = kernel.operator
+    random = np.random.default_rng(0)
+    inputs = []
+    for number in operator.tensor_inputs:
+        value = operator.inputs[number]
+        array = empty(value, kernel.alignment)
+        array[...] = constants[number] if number in constants else 1 + 4 * random.random(value.shape)
+        inputs.append(array)
+    [output] = (empty(value, kernel.alignment) for value in operator.output_values)
+    try:
+        kernel.prepare(constants)
+        kernel.run_alone([*inputs, output])
+        kernel.run_alone([*inputs, inputs[0]])
+    except (KernelFailed, LoadError):  # which shows, and is told, where it runs
+        return False
+    return output.tobytes() == inputs[0].tobytes()
+
+
+def is_pointwise(operator: Operator) -> bool:
+    """Whether it computes element by element, and its one output is as its first input."""
+    if (
+        len(operator.outputs) != 1
+        or not operator.tensor_inputs
+        or not _POINTWISE.issuperset(operator.op_types)
+    ):
+        return False
+    first, [made] = operator.inputs[operator.tensor_inputs[0]], operator.output_values
+    is_alike = first.role == "runtime" and (first.dtype, first.shape) == (made.dtype, made.shape)
+    return is_alike and _POINTWISE.issuperset(operator.op_types)
