@@ -111,7 +111,7 @@ def test_older_devices_have_no_tma() -> None:
 
 
 @pytest.mark.parametrize("arch", by_day.first(1, ("sm_90", "sm_100")))
-@pytest.mark.parametrize("name", ["product, deep", "attention, one query"])
+@pytest.mark.parametrize("name", by_day.first(1, ("product, deep", "attention, one query")))
 def test_what_is_in_parts_is_two_launches_of_one_kernel(name: str, arch: str, tmp_path: Path) -> None:
     template, document = CASES[name]
     operator = parse_operator(document)
