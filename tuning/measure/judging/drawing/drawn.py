@@ -18,7 +18,7 @@ from tuning.measure.shared_tensors import span
 BLOCK = 64
 """Elements of one kind beside each other, where each element is its own row."""
 _MILD_REACH = 3
-_SHARPER = np.array([1, 1, 4, 16], np.float32)
+_SHARPER = np.array([1, 1, 4, 32], np.float32)
 """What queries are multiplied by: scores of a hundred, whose exponentials are infinite."""
 _LEAST = 2.0**-10
 """Of what has to be positive."""
