@@ -112,6 +112,15 @@ def test_weights_are_of_trained_kinds_and_scaled_by_their_fan_in(rng: np.random.
     assert np.isfinite(weights).all() and not (np.abs(weights[weights != 0]) < 2.0**-40).any()
 
 
+def test_scales_have_both_signs_and_variances_all_sizes(rng: np.random.Generator) -> None:
+    constant = f32(64, const=True)
+    drawn = make_constants(
+        node("BatchNormalization", f32(1, 64, 4, 4), *[constant] * 4), Dealer(rng).hand(rng)
+    )
+    assert (drawn[1] < 0).sum() > 8 and (drawn[1] > 0).sum() > 8
+    assert drawn[4].min() > 0 and drawn[4].max() > 100 * drawn[4].min()
+
+
 def test_a_specimen_renews_its_constants() -> None:
     from opatlas.identity import Setting
 
