@@ -80,12 +80,12 @@ def test_what_is_heavy_has_a_part_that_says_what_the_whole_says(name: str) -> No
     np.testing.assert_allclose(part.value, whole.value.take(part.places, part.axis), rtol=1e-12)
     if whole.allowed is not None:
         np.testing.assert_allclose(part.allowed, whole.allowed.take(part.places, part.axis), rtol=1e-2)
-    off = whole.value.astype(np.float64).copy()
+    off: np.ndarray = whole.value.astype(np.float64)
     off[(*(slice(None),) * part.axis, part.places[-1])] += 1
     assert compare([whole.value], [part]).status is Status.OK
     assert compare([off], [part]).status is Status.WRONG_RESULT
     untold = np.setdiff1d(np.arange(whole.value.shape[part.axis]), part.places)
-    off = whole.value.astype(np.float64).copy()
+    off = whole.value.astype(np.float64)
     off[(*(slice(None),) * part.axis, untold)] += 1
     assert compare([off], [part]).status is Status.OK  # of another part nothing is said
 

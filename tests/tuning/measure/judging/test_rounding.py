@@ -284,6 +284,17 @@ def test_a_large_element_excuses_only_what_is_computed_from_it(
         np.testing.assert_array_equal(before.allowed[others], after.allowed[others])
 
 
+def test_a_mask_of_infinities_leaves_every_element_its_own_room() -> None:
+    heads = (1, 2, 16, 8)
+    op = operator("Attention", heads, heads, heads, (16, 16))
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal(heads, np.float32) for _ in range(3))
+    [free] = references(op, q, k, v, np.zeros((16, 16), F32))
+    [causal] = references(op, q, k, v, np.where(np.tri(16) > 0, 0, -np.inf).astype(F32))
+    assert free.allowed is not None and causal.allowed is not None
+    assert causal.allowed.max() < 8 * free.allowed.max()
+
+
 def test_tiny_factors_of_a_large_product_have_room_too() -> None:
     op = operator("MatMul", (64, 512), (512, 1024))
     random = np.random.default_rng(0)

@@ -91,7 +91,7 @@ def spread_rows(
     if not made.size:
         return made.reshape(shape)
     run = max(1, min(int(rng.choice(RUNS)), count // len(kinds)))  # each has one
-    dealt = np.repeat(np.arange(-(-count // run)) % len(kinds), run)[:count]
+    dealt: np.ndarray = np.repeat(np.arange(-(-count // run)) % len(kinds), run)[:count]
     if run == 1:
         rng.shuffle(dealt)
     for place, name in enumerate(kinds):

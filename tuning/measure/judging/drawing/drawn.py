@@ -18,7 +18,7 @@ from tuning.measure.shared_tensors import span
 BLOCK = 64
 """Elements of one kind beside each other, where each element is its own row."""
 _MILD_REACH = 3
-_SHARPER = np.array([1, 1, 4, 16], np.float32)
+_SHARPER = np.array([1, 1, 4, 32], np.float32)
 """What queries are multiplied by: scores of a hundred, whose exponentials are infinite."""
 _LEAST = 2.0**-10
 """Of what has to be positive."""
@@ -49,7 +49,7 @@ def draw_all_kinds(
         lines = hand.rng.choice(_SHARPER, prod(value.shape[:-1]))
         made = made * np.repeat(lines, value.shape[-1])
     if domain.kind == "between" and cast_to is None:
-        made = np.clip(made, *domain.bounds)
+        made = np.clip(made, domain.bounds[0], domain.bounds[1])
     limit = _largest(dtype)
     made = np.where(np.isfinite(made), np.clip(made, -limit, limit), made)
     return behind(value, made.reshape(value.shape).astype(dtype))
@@ -66,7 +66,7 @@ def behind(value: Value, dense: np.ndarray) -> np.ndarray:
     """The span that a tensor lies in; others of its values lie in the gaps."""
     if value.strides is None or dense.size == 0:
         return dense.reshape(-1)
-    flat = np.resize(dense, span(value.shape, value.strides))
+    flat: np.ndarray = np.resize(dense, span(value.shape, value.strides))
     steps = [stride * flat.itemsize for stride in value.strides]
     np.lib.stride_tricks.as_strided(flat, value.shape, steps)[...] = dense
     return flat
@@ -144,7 +144,7 @@ def _by_element(operator: Operator, number: int, role: InputRole, dtype: np.dtyp
     blocks, length = _blocks(count)
     chosen = rng.integers(0, 2, blocks, np.uint8) > 0
     many = int(np.count_nonzero(chosen))
-    made = np.empty((blocks, length), np.float64 if dtype == np.float64 else np.float32)
+    made: np.ndarray = np.empty((blocks, length), np.float64 if dtype == np.float64 else np.float32)
     made[~chosen] = spread_elements(strata, dtype, (blocks - many) * length, rng).reshape(-1, length)
     if many:
         rows = _rows(operator, number, role, dtype, hand, (many, length), (0,), constant=False)

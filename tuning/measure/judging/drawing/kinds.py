@@ -85,12 +85,12 @@ def _sigmoid(rows: Rows) -> np.ndarray:
 
 
 def _tanh(rows: Rows) -> np.ndarray:
-    made = 3 * rows.normal()
+    made: np.ndarray = 3 * rows.normal()
     return np.where(np.abs(made) > 3, np.sign(made), np.tanh(made))
 
 
 def _gelu(rows: Rows) -> np.ndarray:
-    made = 2 * rows.normal()
+    made: np.ndarray = 2 * rows.normal()
     return made / (1 + np.exp(rows.wide(-1.702) * made))
 
 
@@ -213,7 +213,7 @@ def _tiny(rows: Rows) -> np.ndarray:
 
 def _masked(rows: Rows) -> np.ndarray:
     """Minus infinity at some places of a row, never at all of them; the rest of it from one place on."""
-    made = rows.normal() * 2
+    made: np.ndarray = rows.normal() * 2
     shares = rows.uniform(rows.count, 1)
     hidden = rows.rng.random(rows.shape, np.float32) < shares * 0.9
     ends = rows.rng.integers(1, rows.length + 1, (rows.count, 1))

@@ -28,7 +28,11 @@ BLOCKS = tuple(
     name for name in DATA if name not in ("one of a row", "large channels", "sizes of rows", "tiny")
 )
 FACTORS = ("near one", "turning signs", "with a zero", "powers of two", "behind a Sigmoid", "equal")
-SCORES = tuple(name for name in DATA if name not in ("tiny", "pixels", "magnitudes"))
+SCORES = (
+    "normal", "behind a Tanh", "behind a Gelu", "sparse", "one of a row", "outliers", "large channels",
+    "heavy-tailed", "sizes of rows", "sizes of places", "few values", "periodic",
+)  # fmt: skip
+"""Sums of products of one sign lose more than a softmax over them has room for."""
 SIGNAL = ("normal", "heavy-tailed", "behind a Tanh", "few values")
 """A Fourier transform by one of another length loses of each result what the largest is rounded by."""
 WEIGHTS = (

@@ -44,7 +44,7 @@ def draw_whole(operator: Operator, number: int, domain: Domain, hand: Hand) -> n
     value, rng = operator.inputs[number], hand.rng
     dtype, count = numpy_dtype(value.dtype), prod(value.shape)
     if dtype.kind == "b":
-        shares = np.repeat(rng.choice(_SHARES, -(-count // RUN)), RUN)[:count]
+        shares: np.ndarray = np.repeat(rng.choice(_SHARES, -(-count // RUN)), RUN)[:count]
         truths = (rng.random(count) < shares).reshape(value.shape)
         if role_of(operator, number)[0] is ROLES["mask"]:
             truths[..., :1] = True  # who sees nothing has no answer that all agree on
@@ -134,9 +134,9 @@ _WAYS: tuple[Draw, ...] = (_any, _small, _ends, _equal, _sizes, _sorted)
 
 def _between(low: int, high: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """In runs, each in one way; where there are few, in one of all."""
-    made = np.empty(count, np.int64 if low < 0 else np.uint64)
+    made: np.ndarray = np.empty(count, np.int64 if low < 0 else np.uint64)
     dealt = rng.permutation(len(_WAYS))
-    ways = np.repeat(dealt[np.arange(-(-count // RUN)) % len(_WAYS)], RUN)[:count]
+    ways: np.ndarray = np.repeat(dealt[np.arange(-(-count // RUN)) % len(_WAYS)], RUN)[:count]
     for place, way in enumerate(_WAYS):
         mine = np.flatnonzero(ways == place)
         if mine.size:
@@ -146,7 +146,7 @@ def _between(low: int, high: int, count: int, rng: np.random.Generator) -> np.nd
 
 def _divisors(most: int, dtype: np.dtype, count: int, rng: np.random.Generator) -> np.ndarray:
     """Of both signs, where the type has two; not −1 of what may be the least number: that is no number."""
-    made = _between(1, most, count, rng).astype(np.uint64 if dtype.kind == "u" else np.int64)
+    made: np.ndarray = _between(1, most, count, rng).astype(np.uint64 if dtype.kind == "u" else np.int64)
     if dtype.kind == "i":
         made *= rng.choice(np.array([-1, 1]), count)
         if dtype.itemsize == 1:
@@ -157,7 +157,7 @@ def _divisors(most: int, dtype: np.dtype, count: int, rng: np.random.Generator) 
 def _places(domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:
     """Along an axis: any, its ends, one again and again, in order; from both ends where they may be."""
     extent = max(1, domain.bounds[0])
-    made = _between(0, extent - 1, count, rng).astype(np.int64)
+    made: np.ndarray = _between(0, extent - 1, count, rng).astype(np.int64)
     if rng.integers(0, 4) == 0:  # as positions are
         made = (np.arange(count) + int(rng.integers(0, extent))) % extent
     if domain.ignored is not None and count > 1:
