@@ -203,7 +203,8 @@ class _Measured:
         what is left; the one without options, which takes the least, first."""
         made: dict[int, BuiltArtifact | Outcome] = {}
         folders = [self.folder / f"{route.name}-{number}" for number, (route, _) in enumerate(named)]
-        beside, alone = [], []
+        beside: list[int] = []
+        alone: list[int] = []
         for number, (route, candidate) in enumerate(named):
             if (built := self._prebuilt(route, candidate, folders[number])) is not None:
                 made[number] = built
