@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def measured(device: str, size: int = PRODUCT, nbytes: int = COPY_BYTES) -> Ceil
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
         made = torch.empty_like(a)
-        flops[name] = 2 * size**3 / seconds(lambda a=a, b=b, made=made: torch.matmul(a, b, out=made))
+        flops[name] = 2 * size**3 / seconds(partial(torch.matmul, a, b, out=made))
     source = torch.zeros(nbytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     copied = 2 * nbytes / seconds(lambda: target.copy_(source))

@@ -67,7 +67,7 @@ print(known_or_asked(Path('$OUT/ceilings.json'), '${REHEARSED:+cpu}' or 'cuda'))
   tests "in place" 30 "tensors_that_lie_there" &
   wait
   for route in eager cublas cublaslt cudnn triton cuda; do
-    tests "proof of $route" 15 "builds_and_computes and [$route]" &
+    tests "proof of $route" 35 "builds_and_computes and [$route]" &
     [ "$route" = cublaslt ] && wait
   done
   wait

@@ -54,7 +54,7 @@ class Pass:
     sittings: int
 
 
-QUICK = Pass("quick", False, problem_s=20, races_s=8, least_s=12, each=8, all=16, sittings=1)
+QUICK = Pass("quick", False, problem_s=20, races_s=8, least_s=12, each=8, all=12, sittings=1)
 THOROUGH = Pass("thorough", True, problem_s=330, races_s=30, least_s=50, each=2, all=4, sittings=SITTINGS)
 
 PASSES: Mapping[str, Pass] = {one.name: one for one in (QUICK, THOROUGH)}
@@ -203,7 +203,8 @@ class _Measured:
         what is left; the one without options, which takes the least, first."""
         made: dict[int, BuiltArtifact | Outcome] = {}
         folders = [self.folder / f"{route.name}-{number}" for number, (route, _) in enumerate(named)]
-        beside, alone = [], []
+        beside: list[int] = []
+        alone: list[int] = []
         for number, (route, candidate) in enumerate(named):
             if (built := self._prebuilt(route, candidate, folders[number])) is not None:
                 made[number] = built

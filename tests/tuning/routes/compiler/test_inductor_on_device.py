@@ -15,6 +15,7 @@ import pytest
 from opatlas.errors import LoadError
 from opatlas.identity import Setting, detect_target, parse_operator
 from opatlas.load import load
+from opatlas.memory import total_bytes
 from tests.catalog.making import GPU
 from tests.configuring import configured
 from tests.opatlas.load.operators import Case, operator_of
@@ -130,6 +131,9 @@ def test_a_build_on_the_device_is_alone_bounded_and_watched(
         except BlockingIOError:
             alone = True
         os.close(other)
+        assert bounds.memory_bytes == max(4 << 30, min(16 << 30, total_bytes() // 2)), (
+            "CUDA's libraries are large"
+        )
         seen.append((bounds.device_bytes, request.get("device_bytes"), build_s, alone))
         raise RouteError("that is all")
 

@@ -42,8 +42,8 @@ class TorchCompile(RecipeRoute):
         for candidate in super().candidates(operator, target, setting, budget):
             if target.kind != "cpu":
                 # Its own graphs keep all results in one place: two bindings would have each other's.
-                there = {"mode": "max-autotune-no-cudagraphs", "device": target.kind}
-                there |= {"tf32": setting.tf32, "graphs": setting.graphs}
+                there: Recipe = {"mode": "max-autotune-no-cudagraphs", "device": target.kind}
+                there = {**there, "tf32": setting.tf32, "graphs": setting.graphs}
                 candidate = replace(candidate, parameters={**candidate.parameters, **there})
             yield candidate
 
