@@ -54,11 +54,20 @@ def shell(text: str, folder: Path, **environment: str) -> str:
 
 
 def curl(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
-    service: Service = request.getfixturevalue("service")
-    said = shell(service.here(block.text), folder, OPATLAS_KEY=service.key)
-    [result] = json.loads(said)["results"]
-    assert result["status"] == "hit", said
-    assert result["best"]["median_us"] > 0
+    assert first_hit(request.getfixturevalue("service"), folder)["best"]["median_us"] > 0
+
+
+def first_hit(service: Service, folder: Path) -> Any:
+    """What the first lookup of the README answers, typed again until it hits: on a busy machine exploring
+    takes longer than it waits."""
+    [block] = [one for one in blocks() if one.name == ("README.md", "curl -s http://127.0")]
+
+    def asked() -> Any:
+        said = shell(service.here(block.text), folder, OPATLAS_KEY=service.key)
+        [result] = json.loads(said)["results"]
+        return result if result["status"] == "hit" else None
+
+    return until(asked, "a hit")
 
 
 def make_job_environment(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
@@ -81,6 +90,7 @@ def python_example(block: Block, request: pytest.FixtureRequest, folder: Path) -
 
 def run_example(block: Block, request: pytest.FixtureRequest, python: str, folder: Path) -> None:
     service: Service = request.getfixturevalue("service")
+    first_hit(service, folder)
     (folder / "example.py").write_text(service.here(block.text))
     said = run([python, "example.py"], folder, OPATLAS_KEY=service.key, OPATLAS_CACHE=str(folder / "cache"))
     assert said.split()[0] in ("first", "contest", "tuned") and "[[32. 32. 32." in said
