@@ -30,7 +30,7 @@ from tuning.bare.measuring import FORMAT
 from tuning.graph import apart_main
 from tuning.importing import import_measurements
 
-NIGHTLY = [1, pytest.param(99, marks=[pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(3600)])]
+NIGHTLY = [2, pytest.param(99, marks=[pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(3600)])]
 DATA = Path(__file__).parents[1] / "data"
 RECORDS = json.loads((DATA / "aten_calls.json").read_text())["records"]
 WHOLE = (0, -1, 1, 7, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, -(2**63))
