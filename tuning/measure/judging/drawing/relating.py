@@ -60,8 +60,8 @@ def _sign_bases(
         rounded = rng.random(powers.size, np.float32) < 1 / 3
         powers[rounded] = np.round(powers[rounded])
     shape = operator.output_values[0].shape
-    whole = np.broadcast_to(powers.reshape(above.shape), shape).astype(np.float64)
-    whole = (whole == np.round(whole)) & (np.abs(whole) < _WHOLE_BELOW)
+    wide = np.broadcast_to(powers.reshape(above.shape), shape).astype(np.float64)
+    whole = (wide == np.round(wide)) & (np.abs(wide) < _WHOLE_BELOW)
     if below.shape != shape:
         if not whole.all():
             return
