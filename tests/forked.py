@@ -317,9 +317,7 @@ class Worker:
         if (folders := getattr(config, "_tmp_path_factory", None)) is not None:
             folders._given_basetemp, folders._basetemp = folders.getbasetemp() / self.name, None
         self.one_core.end()
-        if stack := sys.modules.get(
-            "dashboard.run.stack"
-        ):  # a free port is soon another's
+        if stack := sys.modules.get("dashboard.run.stack"):  # a free port is soon another's
             stack._PORTS = stack._PORTS[self.number % PORT_SETS :: PORT_SETS]
         if "dashboard.settings_test" in sys.modules:
             at_a_home_of_its_own(self.name)
