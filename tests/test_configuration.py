@@ -45,6 +45,7 @@ READS_THE_ENVIRONMENT = {
     "bench/models/modules.py": "the environment of child processes",
     "bench/client.py": "the environment of child processes",
     "tuning/routes/compiler/inductor/compile.py": "whether the zygote was given a device",
+    "tuning/bare/home.py": "pyenv's own PYENV_ROOT",
     "tuning/routes/cuda_headers.py": "CUDA_HOME and CUDA_PATH: where CUDA's headers lie",
     "tuning/measure/device/gpus.py": "the loader's LD_LIBRARY_PATH: where the driver may lie",
 }
