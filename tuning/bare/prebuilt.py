@@ -1,13 +1,15 @@
 """What was built at home for a named architecture, and is only checked and raced on the device.
 
 A folder: one JSON document for each build, named by the digest of all that decides what is built (the route
-with its versions, the operator, the setting, the architecture and the candidate), and its files by their own
-digests.
+with its versions and its code, the operator, the setting, the architecture and the candidate), and its files
+by their own digests.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,7 +91,8 @@ class Prebuilt:
     def _path(
         self, route: Route, operator: Operator, target: Target, setting: Setting, candidate: Candidate
     ) -> Path:
-        about: list[Any] = [route.name, dict(route.versions()), operator.key, setting.key, target.arch]
+        code = code_digest(Path(inspect.getfile(type(route))).parent)
+        about: list[Any] = [route.name, dict(route.versions()), code, operator.key, setting.key, target.arch]
         digest = hashlib.sha256(canonical_json([*about, dict(candidate.parameters)])).hexdigest()
         return self.folder / "builds" / f"{digest}.json"
 
@@ -101,3 +104,12 @@ class Prebuilt:
         half.write_bytes(content)
         half.rename(path)
         return len(content)
+
+
+@functools.cache
+def code_digest(folder: Path) -> str:
+    """Of a route's package: its templates lie there, and none of its versions tells one from another."""
+    found = hashlib.sha256()
+    for path in sorted(one for one in folder.rglob("*") if one.is_file() and "__pycache__" not in one.parts):
+        found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()

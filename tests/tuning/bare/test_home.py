@@ -13,7 +13,7 @@ from opatlas.identity import Setting
 from tests.catalog.making import GPU
 from tests.tuning.measure.kernels import relu_operator
 from tests.tuning.measure.simulated_device import SimulatedRoute, artifact
-from tuning.bare import ceilings, home, prebuilding
+from tuning.bare import ceilings, home, prebuilding, prebuilt
 from tuning.bare.ceilings import Ceilings
 from tuning.bare.prebuilt import Prebuilt
 from tuning.bare.problems import Problem
@@ -84,6 +84,20 @@ def test_what_was_built_at_home_is_taken_where_all_that_decides_it_is_the_same(t
     for file in (tmp_path / "store/files").iterdir():
         file.write_bytes(b"another")
     assert store.get(*about, tmp_path / "changed") is None, "it is not what was built"
+
+
+def test_what_a_route_built_before_it_was_changed_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("a", "x = 1"), ("b", "x = 1"), ("c", "x = 2")):
+        (tmp_path / name / "templates").mkdir(parents=True)
+        (tmp_path / name / "templates/product.py").write_text(text)
+    of = {name: prebuilt.code_digest(tmp_path / name) for name in "abc"}
+    assert of["a"] == of["b"] != of["c"]
+    store, about = Prebuilt(tmp_path / "store"), (ROUTE, OPERATOR, GPU, SETTING, CANDIDATE)
+    store.put(*about, artifact(tmp_path / "built", OPERATOR, "relu", 5, "triton"))
+    monkeypatch.setattr(prebuilt, "code_digest", lambda folder: of["c"])
+    assert not store.has(*about)
 
 
 class TinyLaboratory:
