@@ -1,5 +1,4 @@
-"""What tests with transactions leave is deleted, and nothing else is changed; what one has made serves the
-next."""
+"""What tests with transactions leave is deleted, and nothing else is changed."""
 
 import pytest
 from django.apps import apps
@@ -10,7 +9,6 @@ from catalog.people import audit
 from catalog.registry import default_organisation
 from dashboard.billing import accounts, pricelist
 from dashboard.billing.models import LedgerEntry, PriceRule
-from tests.dashboard.keeping import kept
 from tests.databases import MIGRATED, empty
 
 
@@ -40,19 +38,3 @@ def test_every_row_goes_guarded_ones_too_and_their_guards_stay() -> None:
     assert set(Permission.objects.values_list("pk", flat=True)) == permissions
     write()
     assert refused(LedgerEntry.objects.all()) and refused(PriceRule.objects.all())
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="rows are kept for SQLite alone")
-def test_what_a_test_that_commits_has_made_is_put_in_for_the_next_one() -> None:
-    made = []
-
-    def make() -> User:
-        made.append(User.objects.create_user(f"ada {len(made)}"))
-        return made[-1]
-
-    for _ in range(3):
-        User.objects.create_user("admin")  # whose number must be what it was
-        assert kept("somebody", make, lambda age: None) == User.objects.get(username="ada 0")
-        empty(connection)
-    assert len(made) == 1
