@@ -240,7 +240,7 @@ def deployed(typed: Typed, command: str) -> None:
 
 def make_target(typed: Typed, command: str) -> None:
     """`make test` runs this, and `make lint` stands beside it in CI: what they would run is there."""
-    words = what_make_runs(*command.split()[1:])
+    words = what_make_runs(*command.replace("=FOLDER", "=.venv").split()[1:])
     assert words, command
     module = next((after for before, after in pairwise(words) if before == "-m"), None)
     if module:
@@ -265,6 +265,14 @@ def written_by_tests(typed: Typed, command: str) -> None:
 
     assert command.split()[-1] == page.__module__
     assert PAGE.read_text() == page()
+
+
+def drawn_values(typed: Typed, command: str) -> None:
+    """As above; it writes a section."""
+    from tests.tuning.measure.judging import drawn_values as made
+
+    assert command.split()[-1] == made.__name__
+    assert made.written() == made.section()
 
 
 def semantics_made(typed: Typed, command: str) -> None:
@@ -361,6 +369,7 @@ HERE: dict[str, Callable[[Typed, str], None]] = {
     "python -m opatlas.session.surface > docs/onnxruntime.md": printed_page,
     "python -m tests.hostile.cheats.document": written_by_tests,
     "python -m tests.opatlas.plan.semantics.made": semantics_made,
+    "python -m tests.tuning.measure.judging.drawn_values": drawn_values,
     "python -m tuning.bare.problems": lists_counted,
 }
 """How a command is run; the function says where it is not run as printed."""
