@@ -79,7 +79,7 @@ class TuningConf:
     )
     uploads_per_organisation: int = variable(4, "uploads", "of one organisation, likewise", least=1)
     kernels_per_organisation: int = variable(
-        20, "kernels", "of one organisation that wait for their evaluation or are evaluated", least=1
+        40, "kernels", "of one organisation that wait for their evaluation or are evaluated", least=1
     )
     pack_s: float = variable(
         20.0,
