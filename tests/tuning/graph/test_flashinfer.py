@@ -92,10 +92,10 @@ def test_the_page_counts_them_as_the_list_has_them() -> None:
     mapped = ["+".join(one.operator.op_types) for one in own if one.operator]
     counts = {one: mapped.count(one) for one in mapped}
     assert (
-        f"{len(mapped)} of its {len(own)} definitions are operators of the catalogue: "
+        f"Of FlashInfer's {len(own)} definitions {len(mapped)} are: "
         f"{counts['Gemm']} products, {counts['RMSNormalization']} RMS norms, "
         f"{counts['Add+RMSNormalization']} more after an addition, "
-        f"{counts['Attention']} prefills"
+        f"and {counts['Attention']} prefills"
     ) in PAGE.read_text()
     for reason in {one.reason.removeprefix("flashinfer: ") for one in own if not one.operator}:
         many = sum(one.reason.endswith(reason) for one in own)
