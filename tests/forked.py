@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import logging
 import math
+import mmap
 import os
 import select
 import signal
@@ -319,6 +320,8 @@ class Worker:
         self.one_core.end()
         if stack := sys.modules.get("dashboard.run.stack"):  # a free port is soon another's
             stack._PORTS = stack._PORTS[self.number % PORT_SETS :: PORT_SETS]
+        if worker := sys.modules.get("tuning.worker.stopping"):  # told to stop, it stops nobody's worker else
+            worker._flag = mmap.mmap(-1, 1)
         if "dashboard.settings_test" in sys.modules:
             at_a_home_of_its_own(self.name)
         if times := plugins.getplugin("times"):

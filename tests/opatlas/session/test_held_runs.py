@@ -99,8 +99,11 @@ def test_it_takes_no_part_in_later_sessions_of_the_machine(make: Any) -> None:
 
 def test_what_agrees_is_held_a_few_times_and_onnx_runtime_is_closed(make: Any) -> None:
     session = make(summing(), check_runs=3)
-    for _ in range(200):
-        assert_same(session.run(None, {"x": SMALL}), wanted(summing(), {"x": SMALL}))
+    right = wanted(summing(), {"x": SMALL})
+    for _ in range(20_000):  # how many it takes is a matter of time: holding may take a quarter of it
+        assert_same(session.run(None, {"x": SMALL}), right)
+        if session.checks.over:
+            break
     assert session.checks.schedule.held == 3 and session._held is None
     assert session.checks._session is None and session.check_peak_bytes >= 0
     assert runs_by(session) == ["openvino"] and session.refused == {}
