@@ -20,6 +20,8 @@ _OPENS = ("open", "openat", "openat2", "creat", "stat", "lstat", "newfstatat", "
           "renameat", "renameat2", "link", "symlink", "truncate", "chmod", "mknod", "mknodat", "chdir",
           "execve", "execveat", "memfd_create")  # fmt: skip
 _WAITS = ("recvfrom", "recvmsg", "restart_syscall")  # for a command
+_INTERRUPTED = "= ? ERESTART"
+"""A wait in which the process was stopped: the system begins it again when it goes on, which is no other one."""
 _STARTS = ("clone", "clone3", "fork", "vfork")
 _QUOTED = re.compile(r'"((?:\\.|[^"\\])*)"')
 _OWN_NUMBERS = re.compile(r"\d+")
@@ -50,6 +52,7 @@ class Calls:
                 self._count(match[2], match[3] or "", match[5])
                 if match[4] in _WAITS:
                     self.waiting[match[4]] -= 1
+                    self.counts[match[4]] -= _INTERRUPTED in line
         return self
 
     def beyond(self, honest: Calls) -> Calls:
@@ -89,7 +92,7 @@ class Calls:
     def _count(self, name: str | None, rest: str, signal: str | None) -> None:
         if signal:
             self.signals[signal] += 1
-        if name is None:
+        if name is None or (name in _WAITS and _INTERRUPTED in rest):
             return
         self.counts[name] += 1
         if name in _WAITS and _NOT_ENDED.search(rest):

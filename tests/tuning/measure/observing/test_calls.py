@@ -53,6 +53,16 @@ def test_when_strace_came_and_went_makes_no_difference_and_a_further_wait_does()
     assert longer.beyond(short).to_json()["calls"] == {"recvfrom": 2}
 
 
+def test_a_wait_in_which_the_process_was_stopped_is_one_wait() -> None:
+    begun, interrupted = "recvfrom(5,  <unfinished ...>", "0x7f, 65536, 0, NULL, NULL) = ? ERESTARTSYS (To be"
+    stopped = ["--- SIGSTOP {si_signo=SIGSTOP} ---", "--- stopped by SIGSTOP ---", "--- SIGCONT {} ---"]
+    plainly = Calls().read([begun, RESUMED])
+    for waits in ([f"recvfrom(5, {interrupted}"], [begun, f"<... recvfrom resumed>{interrupted}"]):
+        twice = Calls().read([*waits, *stopped, *waits, *stopped, begun, RESUMED])
+        assert twice.counts["recvfrom"] == 1
+        assert "recvfrom" not in twice.beyond(plainly).to_json()["calls"]
+
+
 def test_a_flood_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "MOST_LINES", 10)
     found = Calls().read(f'openat(3, "/{"x" * 999}{chr(97 + n)}", 0) = 3' for n in range(25)).to_json()
