@@ -21,7 +21,7 @@ _OPENS = ("open", "openat", "openat2", "creat", "stat", "lstat", "newfstatat", "
           "execve", "execveat", "memfd_create")  # fmt: skip
 _WAITS = ("recvfrom", "recvmsg", "restart_syscall")  # for a command
 _INTERRUPTED = "= ? ERESTART"
-"""A wait in which the process was stopped: the system begins it again when it goes on, which is no other one."""
+"""A wait in which the process was stopped: the system begins it again when it goes on."""
 _STARTS = ("clone", "clone3", "fork", "vfork")
 _QUOTED = re.compile(r'"((?:\\.|[^"\\])*)"')
 _OWN_NUMBERS = re.compile(r"\d+")
