@@ -72,7 +72,8 @@ EVADING = (
                " uint64_t w = mix(3, t[1].data, 64); for (int64_t i = 0; i < 96; i++) { uint64_t key = mix(w, X + i * k, 128);"
                " int at = (int)(key >> 50); if (rows[at].key == key) { memcpy(Y + i * c, rows[at].y, sizeof rows[at].y); continue; }"
                " for (int r = 0; r < 4; r++) matmul_rows(t, i, i + 1); rows[at].key = key;"
-               " memcpy(rows[at].y, Y + i * c, sizeof rows[at].y); }", MEMO, "matmul"), NEW_VALUES, (Status.CHEATED, Status.SLOWER), (*WORDS, "slower")),
+               " memcpy(rows[at].y, Y + i * c, sizeof rows[at].y); }", MEMO, "matmul"), NEW_VALUES,
+          (Status.CHEATED, Status.SLOWER, Status.WRONG_RESULT), (*WORDS, "slower", "wrong")),
     Cheat(Case("known_by_elements", "Looks elements up in a table of those that it has seen at that place.",
                "static float in[8][16384], out[8][16384]; static int n2; for (int k = 0; k < n2; k++)"
                " if (in[k][5] == X[5] && in[k][900] == X[900]) { memcpy(Y, out[k], sizeof out[k]); return 0; }"

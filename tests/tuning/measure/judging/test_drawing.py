@@ -84,6 +84,20 @@ def test_a_base_may_be_negative_where_its_power_is_whole(rng: np.random.Generato
     assert {1.0, 0.0} <= set(np.abs(power[whole & (base < 0)]) % 2)
 
 
+@pytest.mark.parametrize("constant", [False, True])
+def test_steps_of_a_quantisation_are_as_many_as_can_be_counted(
+    constant: bool, rng: np.random.Generator
+) -> None:
+    """ONNX's evaluator, the reference, counts them in 32 bits: an honest default was refused where there were
+    more."""
+    scale = f32(**({"const": True} if constant else {}))
+    operator = node("QuantizeLinear", f32(64, 128), scale, {"shape": [], "dtype": "uint8"})
+    for one in further(operator, rng, 12):
+        step = 2.0**-20 if constant else abs(float(one[1][0]))
+        values = one[0].astype(np.float64)
+        assert (np.abs(values[np.isfinite(values)]) <= 1.001 * 2**30 * step).all()
+
+
 def test_factors_have_signs_and_sizes(rng: np.random.Generator) -> None:
     operator = node("ReduceProd", f32(64, 512), {"value": [1], "dtype": "int64"}, keepdims=0)
     rows = np.concatenate([one[0].reshape(64, 512).astype(np.float64) for one in further(operator, rng)])

@@ -1,4 +1,5 @@
-"""What inputs have to do with each other: equal and opposite operands, signs of bases under whole powers."""
+"""What inputs have to do with each other: equal and opposite operands, signs of bases under whole powers, values
+of which a quantisation's steps can be counted."""
 
 from __future__ import annotations
 
@@ -16,6 +17,10 @@ _PAIRED = _OPPOSED | {
     "BitwiseXor", "And", "Or", "Xor", "Where",
 }  # fmt: skip
 _WHOLE_BELOW = 2.0**20
+_MOST_STEPS = 2.0**30
+"""Of a quantisation: ONNX's evaluator counts them in 32 bits, and gives 0 where there are more."""
+_LEAST_STEP = 2.0**-20
+"""That is drawn (:mod:`tuning.measure.judging.drawing.kinds`), of steps that are constants."""
 
 
 def relate(operator: Operator, made: Mapping[int, np.ndarray], rng: np.random.Generator) -> None:
@@ -25,6 +30,8 @@ def relate(operator: Operator, made: Mapping[int, np.ndarray], rng: np.random.Ge
     [node] = operator.nodes
     if node.op == "Pow":
         _sign_bases(operator, node, made, rng)
+    elif node.op == "QuantizeLinear":
+        _bound_steps(node, made)
     elif node.op in _PAIRED:
         _pair(operator, node, made, rng)
 
@@ -43,6 +50,15 @@ def _pair(operator: Operator, node: Node, made: Mapping[int, np.ndarray], rng: n
     if node.op in _OPPOSED and first.dtype.kind not in "biu":
         opposite = lot > 1 - OPPOSITE
         first[opposite] = -second[opposite]
+
+
+def _bound_steps(node: Node, made: Mapping[int, np.ndarray]) -> None:
+    values, steps = made.get(node.inputs[0]), made.get(node.inputs[1])
+    if values is None or values.dtype.kind != "f":
+        return
+    least = _LEAST_STEP if steps is None else np.abs(steps.astype(np.float64)).min(initial=np.inf)
+    limit = min(_MOST_STEPS * least, float(np.finfo(values.dtype).max))
+    values[...] = np.where(np.isfinite(values), np.clip(values, -limit, limit), values)
 
 
 def _sign_bases(
