@@ -1,5 +1,5 @@
-"""What inputs have to do with each other: equal and opposite operands, signs of bases under whole powers, values
-of which a quantisation's steps can be counted."""
+"""What inputs have to do with each other: equal and opposite operands, signs of bases under whole powers,
+values of which a quantisation's steps can be counted."""
 
 from __future__ import annotations
 
