@@ -48,9 +48,15 @@ def test_a_cheat_is_refused_for_its_reason(measure: Measure, cheat: Cheat) -> No
         assert not outcome.ok or gained_nothing(outcome), outcome  # however busy the host is
         return outcome
 
-    outcome = decided(refused, found_out)
-    if cheat.by_a_clock and outcome.status is Status.NOISY and "new values" in outcome.detail:
-        return  # refused as well: nobody can approve it
+    def never_quiet(outcome: Outcome) -> bool:
+        """Its runs on new values were noisy in each of three tries: refused as well, nobody can approve it."""
+        noisy.append(outcome.status is Status.NOISY and "new values" in outcome.detail)
+        return cheat.by_a_clock and len(noisy) >= 3 and all(noisy)
+
+    noisy: list[bool] = []
+    outcome = decided(refused, lambda outcome: found_out(outcome) or never_quiet(outcome))
+    if len(noisy) >= 3 and all(noisy):
+        return
     if outcome.ok:
         return  # gained nothing
     if outcome.status is Status.SLOWER and not found_out(outcome):
