@@ -49,7 +49,7 @@ def test_a_cheat_is_refused_for_its_reason(measure: Measure, cheat: Cheat) -> No
         return outcome
 
     def never_quiet(outcome: Outcome) -> bool:
-        """Its runs on new values were noisy in each of three tries: refused as well, nobody can approve it."""
+        """Its runs on new values were noisy in each of three tries: nobody can approve it either."""
         noisy.append(outcome.status is Status.NOISY and "new values" in outcome.detail)
         return cheat.by_a_clock and len(noisy) >= 3 and all(noisy)
 
