@@ -14,7 +14,7 @@ from tuning.measure.laboratory import Bench
 from tuning.measure.outcome import LineUp, Outcome
 from tuning.routes.base import BuiltArtifact
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.timeout(900)]  # each try waits for a quiet host
 
 
 def lined_up(bench: Bench, *artifacts: BuiltArtifact) -> Mapping[tuple[int, int], Ratios]:
