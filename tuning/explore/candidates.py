@@ -27,11 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class NothingWorked(OpatlasError):
-    """Every way to a default failed here. ``for_good``: in ways that another try would repeat."""
-
-    def __init__(self, text: str, *, for_good: bool = False) -> None:
-        super().__init__(text)
-        self.for_good = for_good
+    """Every way to a default failed here and now; it may work at the next try."""
 
 
 class Yielding(Exception):

@@ -26,10 +26,6 @@ from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
 """What befalls a default by accident too: it gets a second chance at once."""
-FOR_GOOD = frozenset(
-    {Status.UNSUPPORTED, Status.WRONG_RESULT, Status.NOT_FINITE, Status.WROTE_INPUT, Status.CHEATED}
-)
-"""What another try would only repeat: it was run, and judged by what it computes."""
 AT_HAND = "onnxruntime"
 """The route whose first candidate runs beside the default: it needs no build, and often is faster."""
 MOST_RIVALS, QUICK_S, TRIES = 3, 1.0, 2
@@ -40,7 +36,6 @@ def first(work: ClaimedSlice) -> StageEnd:
     """Check and time the default, race what is at hand with it, and publish: something to serve within
     seconds."""
     failures: list[str] = []
-    statuses: set[Status] = set()
     reasons: list[str] = []
     for route, candidate in _default_choices(work, reasons):
         for chance in range(2):
@@ -50,14 +45,12 @@ def first(work: ClaimedSlice) -> StageEnd:
             if outcome.ok:
                 return StageEnd(State.QUEUED, Stage.CONTEST, opened=False, steps_done=1)
             work.keep(tried, outcome)
-            statuses.add(outcome.status)
             # Another default would make every ratio another: not for a mishap.
             if outcome.status not in MAY_PASS or chance:
                 failures.append(f"{tried.name}: {outcome.said}")
                 break
     if failures:
-        text = f"No implementation passed: {'; '.join(failures)}."
-        raise NothingWorked(text, for_good=statuses <= FOR_GOOD)
+        raise NothingWorked(f"No implementation passed: {'; '.join(failures)}.")
     return StageEnd(State.UNSUPPORTED, reason="; ".join(reasons) or "No route is available.")
 
 

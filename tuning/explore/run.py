@@ -14,7 +14,7 @@ from catalog import failpoints
 from catalog.default_names import default_name
 from catalog.models import MissState
 from tuning.explore import scratch
-from tuning.explore.candidates import NothingWorked, Yielding
+from tuning.explore.candidates import Yielding
 from tuning.explore.contest import contest
 from tuning.explore.first import first
 from tuning.explore.results import winner_of
@@ -47,8 +47,7 @@ def run_slice(workshop: Workshop, claim: Claim) -> bool:
             give_back()
 
     def fail(error: Exception) -> None:
-        for_good = isinstance(error, NothingWorked) and error.for_good
-        claims.fail(claim, told(error, claim), for_good=for_good)
+        claims.fail(claim, told(error, claim))
 
     return work_on(claim, work, give_back, fail)
 

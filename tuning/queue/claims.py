@@ -126,12 +126,10 @@ def release(claim: Claim, *, begun: bool) -> bool:
     return claim.row().update(**UNHELD, state=State.QUEUED, updated_at=Now(), **tries) == 1
 
 
-def fail(claim: Claim, error: str, *, for_good: bool = False) -> None:
-    """A slice that broke: queued again, or dead when it had its tries, or when another would end likewise
-    (``for_good``)."""
+def fail(claim: Claim, error: str) -> None:
+    """A slice that broke: queued again, or dead when it had its tries."""
     row = claim.load()
-    unchanged = {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING}
-    _requeue_or_bury(row, error, unchanged, for_good=for_good)
+    _requeue_or_bury(row, error, {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING})
 
 
 def sweep(owner_prefix: str = "", but_not: str = "") -> int:
@@ -160,11 +158,9 @@ def sweep(owner_prefix: str = "", but_not: str = "") -> int:
     return sum(each(SWEEPING, expired.defer("operator__graph")[:500], put_back))
 
 
-def _requeue_or_bury(
-    row: Exploration, error: str, unchanged: dict[str, Any], *, for_good: bool = False
-) -> int:
+def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) -> int:
     """Compare-and-swap; the fence moves on, so that whoever held the row can write no more."""
-    dead = for_good or row.tries >= row.max_tries
+    dead = row.tries >= row.max_tries
     gave_up = f"Gave up after {row.tries} {'try' if row.tries == 1 else 'tries'}"
     values: dict[str, Any] = {
         **UNHELD,
