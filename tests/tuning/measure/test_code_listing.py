@@ -129,7 +129,8 @@ def test_names_that_a_library_makes_up_do_nothing_to_who_reads_them(
 def test_a_disassembler_that_takes_too_long_is_ended(
     lab: Laboratory, ours: Callable[..., BuiltArtifact], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long = ours("long", f"{RUN} volatile float v = 0; {'v += 1;' * 1_000} return 0; }}")
+    # Seconds of work: the parent gives up within a tick, however late it gets its turn.
+    long = ours("long", f'{RUN} __asm__(".rept 2000000\\n nop\\n .endr"); return 0; }}')
     monkeypatch.setattr(reading, "READ_S", 0.0)
     assert lab.list_code(long).why_not == "took longer than it may"
 

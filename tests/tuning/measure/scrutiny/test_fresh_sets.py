@@ -25,6 +25,9 @@ PRODUCT = parse_operator(
     {"op": "MatMul", "inputs": [{"shape": [M, K], "dtype": "float32"}, {"shape": [K, N], "dtype": "float32"}]}
 )
 Array = np.ndarray
+MANY = 24
+"""Sets. Four of them miss what is rarest one time in eight: a part of the results may hold none of its rows;
+so many miss it one time in 100,000."""
 
 
 def references(sets: Sequence[Mapping[int, Array]], part: OutputPart | None) -> list[list[Reference]]:
@@ -66,7 +69,7 @@ def test_a_heavy_product_is_found_wrong_on_one_kind_of_values(heavy: Operator, n
     fresh = FreshSets(heavy, references)
     assert fresh.batch.heavy
     statuses = []
-    for _ in range(4):
+    for _ in range(MANY):
         fresh.forget_used()
         fresh.draw_ahead(4)
         for one in fresh.wide():
@@ -75,7 +78,7 @@ def test_a_heavy_product_is_found_wrong_on_one_kind_of_values(heavy: Operator, n
             a, b = one.spans[0].reshape(M, K), one.spans[1].reshape(K, N)
             assert compare([product(a, b)], one.references).status is Status.OK
             statuses.append(compare([WRONG[name](a, b)], one.references).status)
-    assert len(statuses) == 4 and statuses.count(Status.WRONG_RESULT) >= 1, statuses
+    assert len(statuses) == MANY and Status.WRONG_RESULT in statuses, statuses
 
 
 def test_a_heavy_operators_timed_runs_go_through_all_everyday_distributions(
