@@ -64,7 +64,7 @@ class InsideModel:
         self._nodes = {number for step in plan.steps for number in step.nodes}
         self._given_up: set[NodePath] = set()
         self._opened: _Opened | None = self._open()
-        self._is_untried = True
+        self._is_untried, self._why_closed = True, "the model was closed"
 
     @property
     def artifacts(self) -> frozenset[str]:
@@ -74,8 +74,11 @@ class InsideModel:
     @property
     def kernels(self) -> list[ByKernel]:
         """What runs by kernels now, step by step."""
+        return [one.by for one in self._running()]
+
+    def _running(self) -> list[_HandedStep]:
         opened = self._opened
-        return [one.by for one in opened.order if one.at not in self._given_up] if opened is not None else []
+        return [one for one in opened.order if one.at not in self._given_up] if opened is not None else []
 
     def settled(self) -> OnnxRuntimeRegion | None:
         """The session, for who runs it himself, once its kernels have run well and as long as none has
@@ -95,13 +98,15 @@ class InsideModel:
             self._give_up_failed()  # in a run that went straight to the session
             opened = self._opened
             if opened is None:
-                raise KernelFailed("the model was closed")
+                raise KernelFailed(self._why_closed)
             try:
                 with opened.trying() if self._is_untried else contextlib.nullcontext():
                     made = opened.region.run(inputs)
                 if self._is_untried:
                     self._is_untried = False
-                    opened.went_well()
+                    for one in self._running():
+                        if one.watch is not None:
+                            one.watch.went_well()
                 return made
             except KernelFailed:
                 if not opened.handed.has_failed:
@@ -109,17 +114,20 @@ class InsideModel:
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         if self._opened is None:
-            raise KernelFailed("the model was closed")
+            raise KernelFailed(self._why_closed)
         return self._opened.region.bind(inputs, outputs)
 
     def drop(self, gone: Set[str]) -> None:
         """What runs by one of these artifacts goes over to ONNX Runtime's own nodes."""
-        opened = self._opened
-        if opened is None or self.artifacts.isdisjoint(gone):
+        if not (running := [one for one in self._running() if one.by.artifact in gone]):
             return
-        for one in [one for one in opened.order if one.by.artifact in gone]:
+        for one in running:
             self._give_up(one, LoadError("it was revoked"))
-        self._reopen()
+        try:
+            self._reopen()
+        except KernelFailed as error:  # which the next run fails by
+            self._let_go(None)
+            self._why_closed = str(error)
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
         """What ONNX Runtime's profiler says of a few runs in a session of its own, without the first. A
@@ -127,18 +135,18 @@ class InsideModel:
         given, before = [inputs[name] for name in self._graph.input_names], len(self._given_up)
         with tempfile.TemporaryDirectory() as folder:
             opened = self._open(str(Path(folder) / "profile"))
+            handed, events = opened.handed, list[dict[str, Any]]()
             try:
                 with opened.trying():
                     for _ in range(WARMING_RUNS + PROFILED_RUNS):
                         opened.region.run(given)
+                events = json.loads(Path(opened.region.session.end_profiling()).read_text())
             except KernelFailed:
                 if not self._tell_failed(opened):
                     raise
-            written = Path(opened.region.session.end_profiling())
-            events: list[dict[str, Any]] = json.loads(written.read_text())
-        handed = opened.handed
-        del opened
-        handed.close()
+            finally:
+                del opened
+                handed.close()
         if len(self._given_up) > before:
             self._reopen()
             return self.profile(inputs)
@@ -193,16 +201,13 @@ class InsideModel:
             handed = _Handing(self._graph, self._load, self._give_up, self._given_up)
             try:
                 model = model_with(self._graph, self._nodes, handed.over(self._graph, self._plan.steps))
-                options = self._options()
+                said: dict[str, Any] = {}
                 if handed.blocked:
-                    model = self._in_blocks(model, handed.blocked)
-                    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+                    model = self._in_blocks(model, handed)
+                    said["graph_optimization_level"] = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
                 if profile:
-                    options.enable_profiling, options.profile_file_prefix = True, profile
-                if handed.order:
-                    handed.kernels.register(options)
-                with _all_trying(handed.order):
-                    session = open_session(model, options)
+                    said |= {"enable_profiling": True, "profile_file_prefix": profile}
+                session = self._session(model, handed, said)
                 session._model_bytes = None  # weights, which nobody reads again
                 names = self._graph.input_names, self._graph.output_names
                 region = OnnxRuntimeRegion.around(session, *names)
@@ -214,47 +219,40 @@ class InsideModel:
                     raise
                 if not failed:
                     raise LoadError(f"ONNX Runtime refuses the model: {first_line(error)}") from error
-                for number, said in failed.items():
-                    handed.order[number].tell(said)
-                    refused = LoadError(f"the kernel refuses its constants: {said}")
+                for number, text in failed.items():
+                    handed.order[number].tell(text)
+                    refused = LoadError(f"the kernel refuses its constants: {text}")
                     self._give_up(handed.order[number], refused)
 
-    def _options(self) -> ort.SessionOptions:
+    def _session(
+        self, model: onnx.ModelProto, handed: _Handing, said: Mapping[str, Any]
+    ) -> ort.InferenceSession:
+        """Of a model with kernels; ``said``: what its options say beside."""
         options = quiet_options(self._threads)
         if self._exact:
             ask_exact(options)
-        return options
+        for name, value in said.items():
+            setattr(options, name, value)
+        if handed.order:
+            handed.kernels.register(options)
+        with _all_trying(handed.order):
+            return open_session(model, options)
 
-    def _in_blocks(
-        self, model: onnx.ModelProto, blocked: Sequence[tuple[KernelNode, _HandedStep]]
-    ) -> onnx.ModelProto:
-        """The model as ONNX Runtime optimises it, with these kernels in it; what does not fit gives way."""
-        optimised = OptimisedModel(self._graph, self._optimised(model), places_of(self._graph, own_place))
+    def _in_blocks(self, model: onnx.ModelProto, handed: _Handing) -> onnx.ModelProto:
+        """The model as ONNX Runtime optimises it for this machine, with the kernels in it that take blocks;
+        what does not fit gives way."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "optimised.onnx"
+            self._session(model, handed, {"optimized_model_filepath": str(path)})
+            optimised = OptimisedModel(self._graph, onnx.load(path), places_of(self._graph, own_place))
         fitting = []
-        for kernel, one in blocked:
+        for kernel, one in handed.blocked:
             if why := optimised.why_not(kernel, block_size()):
                 self._give_up(one, LoadError(why))
             else:
                 fitting.append(kernel)
         optimised.replace(fitting, block_size())
         return optimised.model
-
-    def _optimised(self, model: onnx.ModelProto) -> onnx.ModelProto:
-        """What ONNX Runtime makes of it for this machine; its kernels are handed over for that alone."""
-        plain = _Handing(self._graph, self._load, self._give_up, self._given_up, blocks=False)
-        try:
-            plain.over(self._graph, self._plan.steps)
-            options = self._options()
-            if plain.order:
-                plain.kernels.register(options)
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "optimised.onnx"
-                options.optimized_model_filepath = str(path)
-                with _all_trying(plain.order):
-                    open_session(model, options)
-                return onnx.load(path)
-        finally:
-            plain.kernels.close()
 
 
 class _HandedStep:
@@ -277,11 +275,6 @@ class _Opened:
     def trying(self) -> contextlib.AbstractContextManager[None]:
         return _all_trying(self.order)
 
-    def went_well(self) -> None:
-        for one in self.order:
-            if one.watch is not None:
-                one.watch.went_well()
-
 
 @contextlib.contextmanager
 def _all_trying(order: Sequence[_HandedStep]) -> Iterator[None]:
@@ -300,12 +293,8 @@ class _Handing:
         load: Load,
         give_up: Callable[[_HandedStep, Exception], None],
         given_up: Set[NodePath],
-        *,
-        blocks: bool = True,
     ) -> None:
-        """``blocks``: those too that read and write blocks of channels."""
         self._graph, self._load, self._give_up, self._given_up = graph, load, give_up, given_up
-        self._blocks = blocks
         self.kernels = HandedKernels()
         self.order: list[_HandedStep] = []
         self.blocked: list[tuple[KernelNode, _HandedStep]] = []
@@ -323,7 +312,7 @@ class _Handing:
                     bodies[step.nodes[0], which] = self.over(body.graph, plan.steps, (*at, which))
             elif isinstance(step.by, ByKernel) and at not in self._given_up:
                 one = _HandedStep(at, step, step.by, None)
-                if (one.by.layout and not self._blocks) or not (name := self._one(graph, one)):
+                if not (name := self._one(graph, one)):
                     continue
                 node = KernelNode(step.nodes, name, step.by.tensors, step.outputs)
                 if one.by.layout:
