@@ -441,8 +441,9 @@ def test_a_shape_that_the_model_did_not_say_is_refused_before_the_kernel_sees_it
     with pytest.raises(Exception, match="another shape than the model says"):
         session.run(None, {name: value[:10] for name, value in FEED.items()})
     assert not kernels.has_failed
-    kernels.close()
-    assert kernels in handed._used  # the session may still run
+    for _ in range(2):
+        kernels.close()
+        assert kernels in handed._used  # the session may still run
     assert (session.run(None, FEED)[0] == z).all()
     del session
     HandedKernels().close()
