@@ -84,14 +84,14 @@ class InsideModel:
         """The session, for who runs it himself, once its kernels have run well and as long as none has
         failed since; another one once a kernel has given way."""
         opened = self._opened
-        if opened is None or self._is_untried or opened.handed.has_failed:
+        if opened is None or self._is_untried or opened.kernels.has_failed:
             return None
         return opened.region
 
     def has_changed(self, region: OnnxRuntimeRegion) -> bool:
         """Whether what :meth:`settled` gave is no longer it."""
         opened = self._opened
-        return opened is None or opened.region is not region or opened.handed.has_failed
+        return opened is None or opened.region is not region or opened.kernels.has_failed
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         while True:
@@ -109,7 +109,7 @@ class InsideModel:
                             one.watch.went_well()
                 return made
             except KernelFailed:
-                if not opened.handed.has_failed:
+                if not opened.kernels.has_failed:
                     raise
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
@@ -135,7 +135,7 @@ class InsideModel:
         given, before = [inputs[name] for name in self._graph.input_names], len(self._given_up)
         with tempfile.TemporaryDirectory() as folder:
             opened = self._open(str(Path(folder) / "profile"))
-            handed, events = opened.handed, list[dict[str, Any]]()
+            kernels, events = opened.kernels, list[dict[str, Any]]()
             try:
                 with opened.trying():
                     for _ in range(WARMING_RUNS + PROFILED_RUNS):
@@ -146,7 +146,7 @@ class InsideModel:
                     raise
             finally:
                 del opened
-                handed.close()
+                kernels.close()
         if len(self._given_up) > before:
             self._reopen()
             return self.profile(inputs)
@@ -165,7 +165,7 @@ class InsideModel:
 
     def _tell_failed(self, opened: _Opened) -> bool:
         """Of what has failed in a session, that gives way; whether there is any."""
-        failed = opened.handed.failed()
+        failed = opened.kernels.failed()
         for number, said in failed.items():
             opened.order[number].tell(said)
             self._give_up(opened.order[number], KernelFailed(f"the kernel failed: {said}"))
@@ -173,7 +173,9 @@ class InsideModel:
 
     def _give_up(self, one: _HandedStep, error: Exception) -> None:
         self._given_up.add(one.at)
-        log.warning("%s cannot run in a model: %s. Its nodes run by ONNX Runtime.", one.by.said, error)
+        # Which kernels take blocks, and where, only a try tells: most do not.
+        level = logging.INFO if one.by.layout and isinstance(error, LoadError) else logging.WARNING
+        log.log(level, "%s cannot run in a model: %s. Its nodes run by ONNX Runtime.", one.by.said, error)
         if self._failed is not None:
             self._failed(one.step, error)
 
@@ -186,10 +188,10 @@ class InsideModel:
 
     def _let_go(self, instead: _Opened | None) -> None:
         """Of what is open: a run that is under way has it still, and its kernels with it."""
-        handed = self._opened.handed if self._opened is not None else None
+        kernels = self._opened.kernels if self._opened is not None else None
         self._opened = instead
-        if handed is not None:
-            handed.close()
+        if kernels is not None:
+            kernels.close()
 
     # ---- making the session -------------------------------------------------------------------------
 
@@ -198,55 +200,97 @@ class InsideModel:
         if reason := lacking(COPIES * weight_bytes(self._graph.model)):
             raise LoadError(reason)
         while True:
-            handed = _Handing(self._graph, self._load, self._give_up, self._given_up)
+            opened = _Opened()
             try:
-                model = model_with(self._graph, self._nodes, handed.over(self._graph, self._plan.steps))
-                said: dict[str, Any] = {}
-                if handed.blocked:
-                    model = self._in_blocks(model, handed)
-                    said["graph_optimization_level"] = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+                model = model_with(
+                    self._graph, self._nodes, self._hand_over(opened, self._graph, self._plan.steps)
+                )
+                options = self._options()
+                if opened.blocked:
+                    model = self._in_blocks(model, opened)
+                    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
                 if profile:
-                    said |= {"enable_profiling": True, "profile_file_prefix": profile}
-                session = self._session(model, handed, said)
+                    options.enable_profiling, options.profile_file_prefix = True, profile
+                session = opened.session(model, options)
                 session._model_bytes = None  # weights, which nobody reads again
                 names = self._graph.input_names, self._graph.output_names
-                region = OnnxRuntimeRegion.around(session, *names)
-                return _Opened(region, handed.kernels, handed.order)
+                opened.region = OnnxRuntimeRegion.around(session, *names)
+                return opened
             except Exception as error:  # whatever ONNX Runtime raises
-                failed = handed.kernels.failed()
-                handed.kernels.close()
+                failed = opened.kernels.failed()
+                opened.kernels.close()
                 if not failed and isinstance(error, LoadError):
                     raise
                 if not failed:
                     raise LoadError(f"ONNX Runtime refuses the model: {first_line(error)}") from error
-                for number, text in failed.items():
-                    handed.order[number].tell(text)
-                    refused = LoadError(f"the kernel refuses its constants: {text}")
-                    self._give_up(handed.order[number], refused)
+                for number, said in failed.items():
+                    opened.order[number].tell(said)
+                    refused = LoadError(f"the kernel refuses its constants: {said}")
+                    self._give_up(opened.order[number], refused)
 
-    def _session(
-        self, model: onnx.ModelProto, handed: _Handing, said: Mapping[str, Any]
-    ) -> ort.InferenceSession:
-        """Of a model with kernels; ``said``: what its options say beside."""
+    def _hand_over(
+        self, to: _Opened, graph: ModelGraph, steps: Sequence[PlanStep], within: NodePath = ()
+    ) -> KernelNodes:
+        """A graph's kernels, but for what is then ``blocked``; what cannot be handed over gives way."""
+        own: list[KernelNode] = []
+        bodies: dict[Body, KernelNodes] = {}
+        for step in steps:
+            at = (*within, step.nodes[-1])
+            if isinstance(step.by, ByBodies):
+                for which, (body, plan) in enumerate(
+                    zip(graph.nodes[step.nodes[0]].bodies, step.by.plans, strict=True)
+                ):
+                    bodies[step.nodes[0], which] = self._hand_over(to, body.graph, plan.steps, (*at, which))
+            elif isinstance(step.by, ByKernel) and at not in self._given_up:
+                one = _HandedStep(at, step, step.by, None)
+                if not (name := self._hand_one(to, graph, one)):
+                    continue
+                node = KernelNode(step.nodes, name, step.by.tensors, step.outputs)
+                if one.by.layout:
+                    to.blocked.append((node, one))
+                else:
+                    own.append(node)
+        return KernelNodes(tuple(own), bodies)
+
+    def _hand_one(self, to: _Opened, graph: ModelGraph, one: _HandedStep) -> str:
+        """What the kernel is called in the model; "" where it cannot be in it."""
+        kernel: Any = None
+        try:
+            kernel = self._load(one.by)
+            if (code_of := getattr(kernel, "code", None)) is None:
+                raise LoadError("it is no compiled kernel")
+            one.watch = getattr(kernel, "watch", None)
+            block, name = _block(one), f"{one.by.artifact}.{'.'.join(map(str, one.at))}"
+            operator = operator_of(graph, one.step.nodes, one.step.outputs).operator  # the plan was checked
+            with one.trying():
+                code = code_of()
+                over = not block and _may_write_over(graph, one, kernel)
+            to.kernels.add(name, operator, kernel, code, may_write_over=over, block=block)
+        except Exception as error:
+            if kernel is not None:
+                kernel.close()
+            self._give_up(one, error)
+            return ""
+        to.order.append(one)
+        return name
+
+    def _options(self) -> ort.SessionOptions:
         options = quiet_options(self._threads)
         if self._exact:
             ask_exact(options)
-        for name, value in said.items():
-            setattr(options, name, value)
-        if handed.order:
-            handed.kernels.register(options)
-        with _all_trying(handed.order):
-            return open_session(model, options)
+        return options
 
-    def _in_blocks(self, model: onnx.ModelProto, handed: _Handing) -> onnx.ModelProto:
+    def _in_blocks(self, model: onnx.ModelProto, opened: _Opened) -> onnx.ModelProto:
         """The model as ONNX Runtime optimises it for this machine, with the kernels in it that take blocks;
         what does not fit gives way."""
+        options = self._options()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "optimised.onnx"
-            self._session(model, handed, {"optimized_model_filepath": str(path)})
+            options.optimized_model_filepath = str(path)
+            opened.session(model, options)
             optimised = OptimisedModel(self._graph, onnx.load(path), places_of(self._graph, own_place))
         fitting = []
-        for kernel, one in handed.blocked:
+        for kernel, one in opened.blocked:
             if why := optimised.why_not(kernel, block_size()):
                 self._give_up(one, LoadError(why))
             else:
@@ -261,101 +305,54 @@ class _HandedStep:
     def __init__(self, at: NodePath, step: PlanStep, by: ByKernel, watch: KernelWatch | None) -> None:
         self.at, self.step, self.by, self.watch = at, step, by, watch
 
+    def trying(self) -> contextlib.AbstractContextManager[None]:
+        return self.watch.trying() if self.watch is not None else contextlib.nullcontext()
+
     def tell(self, said: str) -> None:
         if self.watch is not None:
             self.watch.failed("run", "KernelFailed", f"the kernel failed: {said}")
 
 
 class _Opened:
-    """A session with its kernels."""
+    """A session (``region``), and before it is made its kernels: all that are handed over in their
+    ``order``, and those ``blocked`` that read and write blocks of channels."""
 
-    def __init__(self, region: OnnxRuntimeRegion, handed: HandedKernels, order: list[_HandedStep]) -> None:
-        self.region, self.handed, self.order = region, handed, order
+    region: OnnxRuntimeRegion
 
-    def trying(self) -> contextlib.AbstractContextManager[None]:
-        return _all_trying(self.order)
-
-
-@contextlib.contextmanager
-def _all_trying(order: Sequence[_HandedStep]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for watch in {one.by.artifact: one.watch for one in order if one.watch is not None}.values():
-            stack.enter_context(watch.trying())
-        yield
-
-
-class _Handing:
-    """Handing over a plan's kernels to one session."""
-
-    def __init__(
-        self,
-        graph: ModelGraph,
-        load: Load,
-        give_up: Callable[[_HandedStep, Exception], None],
-        given_up: Set[NodePath],
-    ) -> None:
-        self._graph, self._load, self._give_up, self._given_up = graph, load, give_up, given_up
+    def __init__(self) -> None:
         self.kernels = HandedKernels()
         self.order: list[_HandedStep] = []
         self.blocked: list[tuple[KernelNode, _HandedStep]] = []
 
-    def over(self, graph: ModelGraph, steps: Sequence[PlanStep], within: NodePath = ()) -> KernelNodes:
-        """Those of a graph, but for what is in ``blocked``; what cannot be handed over gives way."""
-        own: list[KernelNode] = []
-        bodies: dict[Body, KernelNodes] = {}
-        for step in steps:
-            at = (*within, step.nodes[-1])
-            if isinstance(step.by, ByBodies):
-                for which, (body, plan) in enumerate(
-                    zip(graph.nodes[step.nodes[0]].bodies, step.by.plans, strict=True)
-                ):
-                    bodies[step.nodes[0], which] = self.over(body.graph, plan.steps, (*at, which))
-            elif isinstance(step.by, ByKernel) and at not in self._given_up:
-                one = _HandedStep(at, step, step.by, None)
-                if not (name := self._one(graph, one)):
-                    continue
-                node = KernelNode(step.nodes, name, step.by.tensors, step.outputs)
-                if one.by.layout:
-                    self.blocked.append((node, one))
-                else:
-                    own.append(node)
-        return KernelNodes(tuple(own), bodies)
+    @contextlib.contextmanager
+    def trying(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for one in {one.by.artifact: one for one in self.order}.values():
+                stack.enter_context(one.trying())
+            yield
 
-    def _one(self, graph: ModelGraph, one: _HandedStep) -> str:
-        """What the kernel is called in the model; "" where it cannot be in it."""
-        kernel: Any = None
-        try:
-            kernel = self._load(one.by)
-            if (code_of := getattr(kernel, "code", None)) is None:
-                raise LoadError("it is no compiled kernel")
-            one.watch = getattr(kernel, "watch", None)
-            block, name = self._block(one), f"{one.by.artifact}.{'.'.join(map(str, one.at))}"
-            operator = operator_of(graph, one.step.nodes, one.step.outputs).operator  # the plan was checked
-            with _all_trying([one]):
-                code = code_of()
-                over = not block and self._may_write_over(graph, one, kernel)
-            self.kernels.add(name, operator, kernel, code, may_write_over=over, block=block)
-        except Exception as error:
-            if kernel is not None:
-                kernel.close()
-            self._give_up(one, error)
-            return ""
-        self.order.append(one)
-        return name
+    def session(self, model: onnx.ModelProto, options: ort.SessionOptions) -> ort.InferenceSession:
+        """Of a model with the kernels."""
+        if self.order:
+            self.kernels.register(options)
+        with self.trying():
+            return open_session(model, options)
 
-    def _block(self, one: _HandedStep) -> int:
-        if one.by.layout and not block_size():
-            raise LoadError("ONNX Runtime has no blocks of channels on this processor")
-        return block_size() if one.by.layout else 0
 
-    def _may_write_over(self, graph: ModelGraph, one: _HandedStep, kernel: Any) -> bool:
-        compiled = getattr(kernel, "compiled", kernel)
-        if not isinstance(compiled, CKernel) or not is_pointwise(compiled.operator):
-            return False
-        weights = graph.evaluate(graph.constants_of(one.step.nodes))
-        value_of = dict(zip(compiled.operator.tensor_inputs, one.by.tensors, strict=True))
-        constants = {
-            number: np.asarray(weights[value_of[number]], order="C")
-            for number in compiled.operator.constant_inputs
-        }
-        return may_write_over(compiled, constants)
+def _block(one: _HandedStep) -> int:
+    if one.by.layout and not block_size():
+        raise LoadError("ONNX Runtime has no blocks of channels on this processor")
+    return block_size() if one.by.layout else 0
+
+
+def _may_write_over(graph: ModelGraph, one: _HandedStep, kernel: Any) -> bool:
+    compiled = getattr(kernel, "compiled", kernel)
+    if not isinstance(compiled, CKernel) or not is_pointwise(compiled.operator):
+        return False
+    weights = graph.evaluate(graph.constants_of(one.step.nodes))
+    value_of = dict(zip(compiled.operator.tensor_inputs, one.by.tensors, strict=True))
+    constants = {
+        number: np.asarray(weights[value_of[number]], order="C")
+        for number in compiled.operator.constant_inputs
+    }
+    return may_write_over(compiled, constants)
