@@ -38,7 +38,7 @@ _used: set[HandedKernels] = set()
 """Those that were closed while a session still had nodes of them."""
 
 
-class _Code(ctypes.Structure):
+class _CodeStruct(ctypes.Structure):
     """``code`` of inside.c."""
 
     _fields_ = [
@@ -48,7 +48,7 @@ class _Code(ctypes.Structure):
     ]
 
 
-class _Value(ctypes.Structure):
+class _ValueStruct(ctypes.Structure):
     """``value`` of inside.c."""
 
     _fields_ = [
@@ -57,7 +57,7 @@ class _Value(ctypes.Structure):
     ]
 
     @classmethod
-    def of(cls, value: Value) -> _Value:
+    def of(cls, value: Value) -> _ValueStruct:
         """Dense."""
         dims = (ctypes.c_int64 * max(1, len(value.shape)))(*value.shape)
         dtype, itemsize = ONNX_NUMBER[value.dtype], numpy_dtype(value.dtype).itemsize
@@ -94,12 +94,12 @@ class HandedKernels:
             raise LoadError(f"it takes no channels in blocks of {block}")
         made = self._library.handle.opatlas_inside_add(
             self._at, name.encode(),
-            _Code(code.run, code.prepare, code.release, code.error, code.alignment, code.threads),
-            (_Value * len(values))(*map(_Value.of, values)),
+            _CodeStruct(code.run, code.prepare, code.release, code.error, code.alignment, code.threads),
+            (_ValueStruct * len(values))(*map(_ValueStruct.of, values)),
             len(operator.tensor_inputs), len(operator.output_values), may_write_over, block,
         )  # fmt: skip
         if made < 0:
-            raise LoadError("its values are none that kernels inside ONNX Runtime may have")
+            raise LoadError("its values have too many dimensions, or channels that do not fill blocks")
         self._kernels.append(kernel)
 
     def register(self, options: Any) -> None:
@@ -153,7 +153,7 @@ def inside_library() -> SharedLibrary:
     handle, pointer, number = library.handle, ctypes.c_void_p, ctypes.c_int32
     handle.opatlas_inside_open.restype = pointer
     handle.opatlas_inside_add.argtypes = [
-        pointer, ctypes.c_char_p, ctypes.POINTER(_Code), ctypes.POINTER(_Value), *[number] * 4
+        pointer, ctypes.c_char_p, ctypes.POINTER(_CodeStruct), ctypes.POINTER(_ValueStruct), *[number] * 4
     ]  # fmt: skip
     handle.opatlas_inside_next.argtypes = [pointer]
     handle.opatlas_inside_next.restype = None
