@@ -427,7 +427,7 @@ def test_a_shape_that_the_model_did_not_say_is_refused_before_the_kernel_sees_it
     graph = ModelGraph(additions(1))
     sources = CSources(graph, ADD)
     kernel = sources.load(sources.candidates[0].by)
-    kernels.add("add", add_operator(), kernel, kernel.code(), may_write_over=False)
+    kernels.add("add", add_operator(SIZE), kernel, kernel.code(), may_write_over=False)
     kernels.register(options)
     ends = [helper.make_tensor_value_info(name, 1, ["n"]) for name in "xyz"]
     node = helper.make_node("add", ["x", "y"], ["z"], domain=DOMAIN)
@@ -451,7 +451,7 @@ def test_a_shape_that_the_model_did_not_say_is_refused_before_the_kernel_sees_it
 
 
 def test_values_that_are_not_dense_are_not_onnx_runtimes() -> None:
-    kernels, operator = HandedKernels(), add_operator()
+    kernels, operator = HandedKernels(), add_operator(SIZE)
     graph = ModelGraph(additions(1))
     sources = CSources(graph, ADD)
     kernel = sources.load(sources.candidates[0].by)
