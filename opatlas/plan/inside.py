@@ -8,6 +8,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ class InsideModel:
                 ):
                     bodies[step.nodes[0], which] = self._hand_over(to, body.graph, plan.steps, (*at, which))
             elif isinstance(step.by, ByKernel) and at not in self._given_up:
-                one = _HandedStep(at, step, step.by, None)
+                one = _HandedStep(at, step, step.by)
                 if not (name := self._hand_one(to, graph, one)):
                     continue
                 node = KernelNode(step.nodes, name, step.by.tensors, step.outputs)
@@ -299,11 +300,14 @@ class InsideModel:
         return optimised.model
 
 
+@dataclass(eq=False)
 class _HandedStep:
     """A kernel's step that was handed over; ``at``: where the last of its nodes is."""
 
-    def __init__(self, at: NodePath, step: PlanStep, by: ByKernel, watch: KernelWatch | None) -> None:
-        self.at, self.step, self.by, self.watch = at, step, by, watch
+    at: NodePath
+    step: PlanStep
+    by: ByKernel
+    watch: KernelWatch | None = None
 
     def trying(self) -> contextlib.AbstractContextManager[None]:
         return self.watch.trying() if self.watch is not None else contextlib.nullcontext()
