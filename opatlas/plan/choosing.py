@@ -397,11 +397,12 @@ class _Contest:
         return replace(with_kernels(self._graph, kernels, *self._place, times), inside=DEFAULT)
 
     def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
-        """As it is and, if it is of one stream, in several, where enough of it can overlap."""
+        """As it is and, if it is of one stream and of several parts, in several, where enough of it can
+        overlap."""
         self.add(given)
         self.of_given.add(said_of(given))
         streams = self._stream_counts(threads) if given.stream_count == 1 else []
-        if not streams or given.nhwc or (found := self._profiled(threads)) is None:
+        if not streams or given.nhwc or given.inside or (found := self._profiled(threads)) is None:
             return
         times, known = found
         for plan in self._all_in_streams(streams, threads, kernels_in(given), times, fewer):
