@@ -34,7 +34,7 @@ _SOURCES = OwnSources(
 _SAID_BYTES = 256
 
 _lock = threading.Lock()
-_used: set[HandedKernels] = set()
+_still_used: set[HandedKernels] = set()
 """Those that were closed while a session still had nodes of them."""
 
 
@@ -131,8 +131,8 @@ class HandedKernels:
         """Let go of the kernels, as soon as no session has nodes of them."""
         with _lock:
             if self._at is not None:
-                _used.add(self)
-            _used.difference_update([one for one in _used if one._freed()])
+                _still_used.add(self)
+            _still_used.difference_update([one for one in _still_used if one._freed()])
 
     def _freed(self) -> bool:
         if self._library.handle.opatlas_inside_close(self._at):

@@ -397,8 +397,8 @@ class _Contest:
         return replace(with_kernels(self._graph, kernels, *self._place, times), inside=DEFAULT)
 
     def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
-        """As it is and, if it is of one stream and of several parts, in several, where enough of it can
-        overlap."""
+        """As it is and, unless it has streams or is of one session, in several streams, where enough of it
+        can overlap."""
         self.add(given)
         self.of_given.add(said_of(given))
         streams = self._stream_counts(threads) if given.stream_count == 1 else []

@@ -46,7 +46,7 @@ def nothing_is_left() -> Iterator[None]:
     yield
     gc.collect()  # tracebacks of errors have sessions, too
     HandedKernels().close()
-    assert not handed._used
+    assert not handed._still_used
 
 
 @pytest.mark.parametrize("seed", by_day.first(3, [*range(13), 14, 15]))  # 13 has none for these kernels
@@ -443,11 +443,11 @@ def test_a_shape_that_the_model_did_not_say_is_refused_before_the_kernel_sees_it
     assert not kernels.has_failed
     for _ in range(2):
         kernels.close()
-        assert kernels in handed._used  # the session may still run
+        assert kernels in handed._still_used  # the session may still run
     assert (session.run(None, FEED)[0] == z).all()
     del session
     HandedKernels().close()
-    assert kernels not in handed._used
+    assert kernels not in handed._still_used
 
 
 def test_values_that_are_not_dense_are_not_onnx_runtimes() -> None:
