@@ -409,8 +409,8 @@ class _Contest:
         return replace(with_kernels(self._graph, kernels, *self._place, times), inside=DEFAULT)
 
     def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
-        """As it is and, if it is of one stream, in several, where enough of it can overlap; and its kernels
-        inside one session of ONNX Runtime."""
+        """As it is; unless it has streams or is of one session already, also in several streams, where enough
+        of it can overlap, and with its kernels inside one session of ONNX Runtime."""
         self.add(given)
         self.of_given.add(said_of(given))
         is_simple = given.stream_count == 1 and not given.nhwc and not given.inside
