@@ -49,10 +49,11 @@
 #endif
 
 /* F(2×2, 3×3) where that takes less, for each product of channels: by arithmetic (a place's direct products are
- * 18), or by reading the windows, which the cache does while so much could be computed. */
+ * 18), or by reading the windows, which takes as long as so much arithmetic; of small windows it takes nothing. */
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 #define TILES_OF(m) (IN0_DIM0 * ((OH + (m) - 1) / (m)) * ((OW + (m) - 1) / (m)))
-#define READING 1400
+#define READING (64 * C * F <= MOST_WINDOWS * 4 ? 1600 : 1400)
+#define MOST_WINDOWS (10 << 16) /* floats that fit into a core's cache beside the rest */
 #if V == 16 && R == 3 && 144 * C * F > (2 << 20) && \
     LARGER(72 * TILES_OF(4), READING) > LARGER(32 * TILES_OF(2), READING * 16 / 36)
 #define SIDE 4
@@ -75,7 +76,7 @@
 
 #define WINDOWS (POINTS * C * PANELS * PANEL) /* floats */
 #define TOGETHER (BLOCKS < 32 ? 1 : 2)        /* blocks of a task that takes them to their outputs */
-#define FUSED (BLOCKS >= OPATLAS_THREADS && WINDOWS <= (10 << 16) && POINTS * C * TOGETHER * T <= (5 << 15))
+#define FUSED (BLOCKS >= OPATLAS_THREADS && WINDOWS <= MOST_WINDOWS && POINTS * C * TOGETHER * T <= (5 << 15))
 #define BUDGET (8 << 20) /* bytes of a group's transformed inputs and outputs */
 #define FITTING (BUDGET / (POINTS * 4 * (C + PANELS * PANEL) * T))
 #define GROUPS (FITTING < 1 ? BLOCKS : (BLOCKS + FITTING - 1) / FITTING)
