@@ -36,7 +36,7 @@ _BY_POSITION: dict[str, dict[int, Kind]] = {
     "Acosh": {0: "above_one"},
     "GridSample": {1: "unit"},
     # Scores of thousands let the rounding of one product decide which value is taken: nobody could be right.
-    "Attention": {0: "unit", 1: "unit"},
+    "Attention": {0: "unit", 1: "unit", 4: "unit"},
     "ReduceProd": {0: "near_one"},
     "ReduceLogSum": {0: "positive"},
     "BatchNormalization": {4: "positive"},
