@@ -16,7 +16,8 @@ from tuning.measure.judging.drawing.roles import CONSTANT, ROLES, WEIGHTS_REACH,
 from tuning.measure.judging.strata import OF_ARGUMENT, Strata, spread_elements, strata_of
 from tuning.measure.shared_tensors import span
 
-_MILD_REACH = 3
+_NEAR_REACH = 3
+"""Of types with little range, and of chains: one operand hides no other, and a softmax has more than one."""
 _SHARPER = np.array([1, 1, 4, 32], np.float32)
 """What queries are multiplied by: scores of a hundred, whose exponentials are infinite."""
 _LEAST = 2.0**-10
@@ -95,9 +96,10 @@ class _Draw:
 
     def rows(self, shape: tuple[int, ...]) -> np.ndarray:
         """A tensor of this shape, whose rows lie as the input's do."""
-        role, apart, hand, narrow = self.layout.role, self.layout.apart, self.hand, self.dtype.itemsize < 4
+        role, apart, hand = self.layout.role, self.layout.apart, self.hand
+        near = self.mild or self.dtype.itemsize < 4
         kinds = self._kinds()
-        reach = min(role.reach, _MILD_REACH) if self.mild or narrow else role.reach
+        reach = min(role.reach, _NEAR_REACH) if near else role.reach
         count = prod(shape[axis] for axis in apart)
         whole = not self.constant and hand.whole and count > 1
         made, dealt = spread_rows(
@@ -108,7 +110,7 @@ class _Draw:
             wide=self.wide,
             reach=min(reach, WEIGHTS_REACH) if self.constant else reach,
             calm=role.calm or self.mild,
-            narrow=narrow,
+            narrow=near,
             sized=role.added and hand.third and not self.constant,
         )
         if not self.layout.in_blocks:

@@ -17,7 +17,7 @@ import numpy as np
 class Rows:
     """Rows to be drawn. ``inner``: the shape of each. ``reach``: by how many powers of two sizes may differ.
     ``calm``: means stay within a few deviations, since a variance in one pass loses them. ``narrow``: the
-    values end in a type with little range."""
+    values end in a type with little range, or in a chain of operators."""
 
     count: int
     inner: tuple[int, ...]
