@@ -35,7 +35,7 @@ _BY_POSITION: dict[str, dict[int, Kind]] = {
     "Asin": {0: "unit"},
     "Atanh": {0: "unit"},
     "Acosh": {0: "above_one"},
-    "GridSample": {1: "unit"},
+    "GridSample": {1: "grid"},
     # Scores of thousands let the rounding of one product decide which value is taken: nobody could be right.
     "Attention": {0: "unit", 1: "unit", 4: "unit"},
     "ReduceProd": {0: "near_one"},

@@ -98,6 +98,14 @@ def test_a_base_may_be_negative_where_its_power_is_whole(rng: np.random.Generato
     assert {1.0, 0.0} <= set(np.abs(power[whole & (base < 0)]) % 2)
 
 
+def test_places_of_a_grid_lie_beyond_the_image_too(rng: np.random.Generator) -> None:
+    operator = node("GridSample", f32(1, 2, 16, 16), f32(1, 12, 12, 2))
+    beyond = [np.mean(np.abs(one[1]) > 1) for one in further(operator, rng, 4)]
+    assert (
+        np.mean(beyond) > 0.03 and min(np.mean(np.abs(one[1]) < 1) for one in further(operator, rng, 4)) > 0
+    )
+
+
 def test_a_base_may_be_negative_where_its_power_is_known(rng: np.random.Generator) -> None:
     for power, signs in ((2.0, True), (3.0, True), (0.5, False)):
         operator = node("Pow", f32(100, 100), {"value": power, "dtype": "float32"})

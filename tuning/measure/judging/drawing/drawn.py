@@ -22,6 +22,8 @@ _SHARPER = np.array([1, 1, 4, 32], np.float32)
 """What queries are multiplied by: scores of a hundred, whose exponentials are infinite."""
 _LEAST = 2.0**-10
 """Of what has to be positive."""
+_BEYOND = 1.37
+"""Of an image that reaches from −1 to 1: there its padding is, and no place lies midway between two."""
 _USUAL_STEPS, _COARSE, _FINE = (0.01, 0.05), (-3, 3), (-20, -10)
 """Of a quantisation: the steps, and exponents of others."""
 
@@ -189,6 +191,8 @@ def legal(values: np.ndarray, domain: Domain, *, constant: bool) -> np.ndarray:
         return np.where(np.abs(values) < _LEAST, values.dtype.type(1), values)
     if kind == "unit":
         return np.clip(values, -0.95, 0.95)
+    if kind == "grid":
+        return np.clip(values, -_BEYOND, _BEYOND)
     if kind == "above_one":
         return np.abs(values) + values.dtype.type(1.05)
     return values
