@@ -347,7 +347,8 @@ OTHERS = ("other",)
 
 
 BLOCK = 64
-"""Elements of one kind beside each other, where they have no rows of their own; or else so many blocks."""
+"""Elements of one kind beside each other, where they have no rows of their own. Of few elements there are so
+many blocks, of as many as that gives each."""
 
 
 @dataclass(frozen=True)
