@@ -48,9 +48,9 @@ def divisors(made: np.ndarray, dtype: np.dtype, rng: np.random.Generator) -> np.
 def marked(made: np.ndarray, domain: Domain, rng: np.random.Generator) -> np.ndarray:
     """Indices, some of which are ignored, or count from the end, where they may."""
     if domain.ignored is not None:
-        made[1:][rng.random(max(0, made.size - 1)) < _IGNORED] = (
-            domain.ignored
-        )  # never all: a mean of none is none
+        first, rest = made[:1], made[1:]  # never all: a mean of none is none
+        first[first == domain.ignored] = (domain.ignored + 1) % domain.bounds[0]
+        rest[rng.random(rest.size) < _IGNORED] = domain.ignored
     elif domain.backwards:
         extents = np.array(domain.bounds if "tuple" in domain.kind else domain.bounds[:1])
         made = np.where(rng.random(made.shape) < _BACKWARDS, made - extents, made)

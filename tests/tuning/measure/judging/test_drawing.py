@@ -282,6 +282,17 @@ def test_operands_meet(rng: np.random.Generator) -> None:
     assert ((one[0] == -one[1]) & (one[0] != 0)).mean() > 0.04
 
 
+@pytest.mark.parametrize("shapes", [((50, 80), (80,)), ((1,), (50, 80)), ((50, 1), (50, 80))])
+def test_operands_of_unlike_shapes_meet(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], rng: np.random.Generator
+) -> None:
+    for op in ("Equal", "Div"):
+        [one] = further(node(op, *(f32(*shape) for shape in shapes)), rng, 1)
+        first, second = (one[number].reshape(shape) for number, shape in enumerate(shapes))
+        assert np.mean((first == second) & (first != 0)) > (0.1 if op == "Equal" else -1)
+        assert op == "Equal" or second.all()
+
+
 def test_places_come_again_and_in_order(rng: np.random.Generator) -> None:
     sets = further(node("Gather", f32(20000, 8), i64(400), axis=0), rng, 8)
     places = [one[1] for one in sets]

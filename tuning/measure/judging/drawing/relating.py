@@ -16,6 +16,8 @@ _PAIRED = _OPPOSED | {
     "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "BitwiseAnd", "BitwiseOr",
     "BitwiseXor", "And", "Or", "Xor", "Where",
 }  # fmt: skip
+_DIVIDING = frozenset({"Div", "Mod"})
+"""What may divide may be divided, and not the other way round."""
 _WHOLE_BELOW = 2.0**20
 _MOST_STEPS = 2.0**30
 """Of a quantisation: ONNX's evaluator counts them in 32 bits, and gives 0 where there are more."""
@@ -42,13 +44,21 @@ def _pair(operator: Operator, node: Node, made: Mapping[int, np.ndarray], rng: n
     numbers = node.inputs[1:3] if node.op == "Where" else node.inputs[:2]
     if len(numbers) < 2 or numbers[0] == numbers[1] or not all(number in made for number in numbers):
         return
-    one, other = (operator.inputs[number] for number in numbers)
-    if (one.dtype, one.shape, one.strides) != (other.dtype, other.shape, other.strides):
+    # What is as large as both is changed: it may take what the other is.
+    large, small = sorted(numbers, key=lambda number: -made[number].size)
+    if node.op in _DIVIDING and large != numbers[0]:
         return
-    first, second = (made[number] for number in numbers)
+    one, other = operator.inputs[large], operator.inputs[small]
+    if one.dtype != other.dtype:
+        return
+    first, second = made[large], made[small]
+    if (one.shape, one.strides) != (other.shape, other.strides):
+        if one.strides or other.strides or np.broadcast_shapes(one.shape, other.shape) != one.shape:
+            return
+        second = np.broadcast_to(second.reshape(other.shape), one.shape).reshape(-1)
     lot = rng.random(first.size, np.float32)
     alike = lot < ALIKE
-    first[alike] = second[alike]  # what may divide may be divided
+    first[alike] = second[alike]
     if node.op in _OPPOSED and first.dtype.kind not in "biu":
         opposite = lot > 1 - OPPOSITE
         first[opposite] = -second[opposite]
