@@ -142,7 +142,7 @@ def _with_coordinates(step: Step) -> Errors:
     """A GridSample's coordinates are scaled to its image, and reflected beyond it: which rounds them."""
     errors: Errors = list(step.errors)
     if step.node.op == "GridSample":
-        unit = (1 + step.values[1].abs()) * (12 * STEP * step.epsilon)
+        unit = (1 + step.values[1].abs()) * (16 * STEP * step.epsilon)
         errors[1] = unit if errors[1] is None else unit + errors[1]
     return errors
 
