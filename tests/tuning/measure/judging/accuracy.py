@@ -171,8 +171,8 @@ _REFUSED = """
 ## Refused
 
 What was refused in the run that wrote this page. ONNX Runtime's LRN on float16 is off by 5 %, fifty
-times what the type can say: it is wrong. (TVM leaves the statistics of a LayerNormalization at
-zero: its examples, tried apart, are wrong too.)
+times what the type can say: it is wrong. TVM's IsInf heeds neither of its attributes: it is wrong, too.
+(TVM leaves the statistics of a LayerNormalization at zero: its examples, tried apart, are wrong too.)
 """
 
 

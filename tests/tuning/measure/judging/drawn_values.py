@@ -17,21 +17,22 @@ HEADING = "## What is drawn"
 
 SECTION = """
 Two sets of inputs are timed, of normal and of uniform numbers; on further ones results are checked only
-(`tuning/measure/judging/drawing`). A *row* is what an operator takes together. In every further set but
-each second one the rows of each input are of all kinds that its role has, in runs of one or eight; in each
-second one an input is of one kind throughout. Kinds are dealt: none comes again before all others came, over
-the sets of a candidate's first check, those after its race (which no process has seen) and, with other
-constants, those of its confirmation. A cheap operator is checked on 3 such sets at first and 2 in each
-process afterwards, on more where it has fewer rows than there are kinds (up to 12); a dear one on one and
-one, of which only a part of the output is compared: some places along one axis, drawn by lot, whose
-reference costs little (`parts.py`). After its race it also runs on sets of normal, uniform, sparse and widely
-spread numbers, each in its turn. Constants are drawn by row too, anew for each confirmation.
+(`tuning/measure/judging/drawing`). A *row* is what an operator takes together. In every further set but each
+second one the rows of each input are of all kinds that its role has, in runs of one or eight; in each second
+one an input is of one kind throughout. Kinds are dealt: none comes again before all others came, over the
+sets of a candidate's first check, those after its race (which no process has seen) and, with other constants,
+those of its confirmation. A cheap operator is checked on 3 such sets at first and 2 in each process
+afterwards, on more where it has fewer rows than there are kinds (up to 12); a dear one on one and one, of
+which only a part of the output is compared: some places along one axis, drawn by lot, with rows of every kind
+among them, whose reference costs little (`parts.py`). After its race it also runs on sets of normal, uniform,
+sparse and widely spread numbers, each in its turn. Constants are drawn by row too, anew for each
+confirmation.
 
 What is promised of exactness is promised of each element. So a product by Strassen's way is right on rows and
 columns of like sizes, and is refused since it loses small ones beside large ones; a convolution by Winograd's
 has room for what lies in its tile, a variance in one pass for its mean. What an infinity would spoil beside
 its own result (a product by blocks, a sum with compensation) gets none; what chooses, compares, moves
-or masks does. Of several nodes after each other, sizes differ by 2^3 at most.
+or masks does. Of several nodes after each other, sizes differ by 2^3 at most, and steps are usual ones.
 """
 
 
