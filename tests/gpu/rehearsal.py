@@ -45,7 +45,6 @@ class Several(SimulatedRoute):
 EAGER = SimulatedRoute("eager", us=500)
 ROUTES: tuple[Route, ...] = (
     EAGER,
-    Several("cublas", us=450, count=2),
     Several("cublaslt", us=400, count=8),
     Several("cudnn", us=600, does="half", count=2),  # wrong
     Several("triton", us=300, method="compiler", count=8),
