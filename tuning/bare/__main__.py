@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from opatlas.identity.place.cuda import NoDevice
+from tuning.bare.clock import SliceClock
 from tuning.conf import conf
 
 if TYPE_CHECKING:
@@ -32,19 +33,20 @@ class NothingToMeasure(Exception):
 
 def main() -> int:
     said = _parser().parse_args()
-    since = said.since or time.time()
     if said.what == "bundle":
         return _bundle(said)
     if said.what == "prebuild":
         return _prebuild(said)
     from tuning.bare import slices
 
-    said.seconds = (said.seconds or slices.SLICE_S) - (time.time() - since)
+    taken_s = time.time() - said.since if said.since else 0.0
+    seconds = slices.SLICE_S if said.seconds is None else said.seconds
+    clock = SliceClock.of(seconds - taken_s)
     if said.what == "test":
-        found = slices.test(said.state, said.seconds)
+        found = slices.test(said.state, clock.left_s)
         print(json.dumps(found, indent=2))
         return 1 if found["failed"] else 0
-    return _bench(said)
+    return _bench(said, clock)
 
 
 def _bundle(said: argparse.Namespace) -> int:
@@ -76,7 +78,7 @@ def _prebuild(said: argparse.Namespace) -> int:
     return 0 if done.built or done.known else 1
 
 
-def _bench(said: argparse.Namespace) -> int:
+def _bench(said: argparse.Namespace, clock: SliceClock) -> int:
     from tuning.bare import slices
     from tuning.bare.measuring import PASSES
     from tuning.measure.timing.lock import DeviceTaken
@@ -91,7 +93,7 @@ def _bench(said: argparse.Namespace) -> int:
         with stand_in(said) as (tools, wanted):
             if not wanted:
                 raise NothingToMeasure("OPATLAS_WORKLOADS names no folder with the open lists.")
-            found = slices.bench(tools, wanted, said.state, said.seconds, passes=passes)
+            found = slices.bench(tools, wanted, said.state, clock.left_s, passes=passes)
     except (NoDevice, DeviceTaken, NothingToMeasure) as error:
         print(f"Nothing was measured: {error}", file=sys.stderr)
         return os.EX_CONFIG

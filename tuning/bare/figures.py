@@ -32,7 +32,7 @@ def figures(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     by_device = [one["vs_eager_by_the_device"] for one in covered if one["vs_eager_by_the_device"]]
     every = [line for passes in latest.values() for line in passes.values()]
     return {
-        "devices": sorted({str(line.get("device", {}).get("name", "")) for line in every}),
+        "devices": sorted({str(line["device"]["name"]) for line in every if "device" in line}),
         "clock": CLOCK,
         "problems": len(found),
         "uncovered": len(found) - len(covered),

@@ -65,7 +65,8 @@ DefaultCandidate = Callable[[Operator, Target, Setting], tuple[Route, Candidate]
 @dataclass(frozen=True)
 class ProblemTools:
     """With what problems are measured. ``prebuilt``: what need not be built here any more. ``ceilings``: what
-    the device was measured to do at most."""
+    the device was measured to do at most. ``rehearsed``: the device is a simulated one, and no line is of
+    anything that there is."""
 
     laboratory: Laboratory
     routes: Sequence[Route]
@@ -74,6 +75,7 @@ class ProblemTools:
     baseline: Route | None = None
     prebuilt: Prebuilt | None = None
     ceilings: Ceilings | None = None
+    rehearsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ def measure(
     laboratory, setting = tools.laboratory, tools.setting
     line: dict[str, Any] = {"format": FORMAT, "problem": problem.name, "pass": passing.name}
     line |= {"setting": setting.to_json(), "target": laboratory.target.to_json(), "clock": CLOCK}
+    if tools.rehearsed:
+        line["rehearsed"] = True
     if laboratory.device is not None:
         reading = laboratory.device.reading()
         line["device"] = {

@@ -15,7 +15,7 @@ from typing import Any
 from opatlas.errors import first_line
 from tuning.bare.clock import SliceClock
 from tuning.bare.figures import figures
-from tuning.bare.lines import Lines, best_entry, read_lines
+from tuning.bare.lines import Full, Lines, best_entry, read_lines
 from tuning.bare.measuring import FORMAT, QUICK, THOROUGH, Pass, ProblemTools, measure
 from tuning.bare.problems import Problem
 from tuning.routes.base import Route
@@ -59,34 +59,51 @@ def bench(
     passes: Sequence[Pass] = (QUICK, THOROUGH),
 ) -> dict[str, Any]:
     """Measure what has no line yet while there is time, each pass over all problems before the next; the
-    figures of all lines, written beside them. What fails about a problem is its line, and the next one's
-    turn."""
+    figures of all lines, which are written anew beside them after each: a slice may be killed. What fails
+    about a problem is its line, and the next one's turn."""
     lines, clock = Lines(state, "measured"), SliceClock.of(seconds)
     done: dict[tuple[str, str], Mapping[str, Any]] = {
         (one["problem"], one.get("pass", "")): one for one in lines
     }
-    unwell = ""
+    found = _told(done, passes, wanted, state)
+    ended = ""
     for passing in passes:
         for problem in wanted:
             known = done.get((problem.name, QUICK.name))
             if (problem.name, passing.name) in done or (passing.on_device and _nothing_to_add(known)):
                 continue
-            if unwell or clock.left_s < passing.least_s:
+            if ended or clock.left_s < passing.least_s:
                 break
             line = _line(tools, problem, clock, passing, known if passing.on_device else None)
-            lines.append(line)
+            try:
+                lines.append(line)
+            except Full as error:
+                say(ended := str(error))
+                break
             done[problem.name, passing.name] = line
+            found = _told(done, passes, wanted, state)
             say(f"{problem.name}, {passing.name}: {line.get('uncovered') or _winner_of(line)}")
             device = tools.laboratory.device
-            if device is not None and (unwell := device.unwell):
-                say(unwell)
+            if device is not None and (ended := device.unwell):
+                say(ended)
+    return found
+
+
+def _told(
+    done: Mapping[tuple[str, str], Mapping[str, Any]],
+    passes: Sequence[Pass],
+    wanted: Sequence[Problem],
+    state: Path,
+) -> dict[str, Any]:
     left = {
         passing.name: sum((problem.name, passing.name) not in done for problem in wanted)
         for passing in passes
     }
-    found = {**figures(lines), "left": left}
+    found = {**figures(done.values()), "left": left}
     state.mkdir(parents=True, exist_ok=True)
-    (state / "bench.json").write_text(json.dumps(found, indent=2) + "\n")
+    half = state / "bench.json.half"
+    half.write_text(json.dumps(found, indent=2) + "\n")
+    half.replace(state / "bench.json")
     return found
 
 

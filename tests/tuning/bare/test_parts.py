@@ -286,6 +286,11 @@ def test_an_errands_table_is_rehearsed_on_the_simulated_device(tmp_path: Path) -
     command += ["--state", str(tmp_path), "--seconds", "200", "--each", "60"]
     done = subprocess.run(command, cwd=bundle.ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
+    assert all(line["rehearsed"] for line in Lines(tmp_path, "measured"))
     found = json.loads((tmp_path / "bench.json").read_text())
-    assert found["left"] == {"quick": 0, "thorough": 1} and found["uncovered"] == 1
+    assert (
+        found["devices"] == ["simulated"]
+        and found["left"] == {"quick": 0, "thorough": 1}
+        and found["uncovered"] == 1
+    )
     assert sum(found["wins_by_route"].values()) == 2 and found["of_the_ceiling"] > 0
