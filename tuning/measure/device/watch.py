@@ -162,40 +162,44 @@ class HostTurn(Protocol):
 
 @dataclass
 class DeviceTurn:
-    """One runner's turn as the device saw it, and the host. ``readings`` is where looks are kept that are
-    taken while the device works (:meth:`look`): an idle one says nothing of its clocks."""
+    """One runner's turn as the device saw it, and the host. ``readings``: all of the runner's looks at the
+    device, to which :meth:`look` adds this turn's, while it works: an idle one says nothing of its clocks."""
 
     watch: DeviceWatch
     host: HostTurn
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._seen: list[Reading] = []
+        self._earlier = len(self.readings)
         self._before = self.watch.reading()
 
     def look(self) -> None:
         if (reading := self.watch.reading()) is not None:
             self.readings.append(reading)
-            self._seen.append(reading)
 
     def disturbance(self) -> float:
         """``INVALID`` where the device was slowed down while it worked, or counted for some of the turn that
         it was; else what the host's scheduler says: whoever launches may be kept waiting."""
         after, took_ns = self.watch.reading(), (time.perf_counter() - self.host.started) * 1e9
         held = held_back_ns(self._before, after)
-        if any(map(slowed, self._seen)) or held > NOISY_SHARE * took_ns:
+        if any(map(slowed, self.readings[self._earlier :])) or held > NOISY_SHARE * took_ns:
             return INVALID
         return self.host.disturbance()
 
 
 def held_back_ns(before: Reading | None, after: Reading | None) -> int:
-    """How long the device was slowed down between two looks, by what makes a round invalid."""
+    """How long the device was slowed down between two looks, by what makes a round invalid. A counter that
+    only one of them could read says nothing: it began when the driver was loaded."""
     if before is None or after is None:
         return 0
-    return max(
-        (after.held_back_ns.get(reason, 0) - before.held_back_ns.get(reason, 0) for reason in SLOWED_BY),
-        default=0,
-    )
+    passed = passed_ns(before, after)
+    return max((passed.get(reason, 0) for reason in SLOWED_BY), default=0)
+
+
+def passed_ns(before: Reading, after: Reading) -> dict[str, int]:
+    """Of each counter that both could read."""
+    first, last = before.held_back_ns, after.held_back_ns
+    return {reason: last[reason] - first[reason] for reason in last if reason in first}
 
 
 def slowed(reading: Reading) -> bool:
@@ -213,8 +217,9 @@ def summary(readings: Sequence[Reading]) -> dict[str, Any]:
         for reason in reading.slowed:
             counted[reason] = counted.get(reason, 0) + 1
     sm, memory = [one.sm_mhz for one in readings], [one.memory_mhz for one in readings]
-    first, last = readings[0].held_back_ns, readings[-1].held_back_ns
-    held_back = {reason: round((last[reason] - first.get(reason, 0)) / 1e6, 1) for reason in last}
+    held_back = {
+        reason: round(passed / 1e6, 1) for reason, passed in passed_ns(readings[0], readings[-1]).items()
+    }
     warmth = [one.temperature_c for one in readings]
     return {
         "looks": len(readings),

@@ -133,6 +133,26 @@ def test_what_slowed_the_device_down_between_two_looks_has_been_counted(
     assert turn.disturbance() == INVALID
 
 
+def test_a_counter_that_one_look_could_not_read_says_nothing(
+    watch: DeviceWatch, monitor: SimulatedMonitor
+) -> None:
+    """It counts since the driver was loaded."""
+    readings: list = []
+    turn = DeviceTurn(watch, host(0.0), readings)
+    turn.look()
+    monitor.now = replace(CALM, held_back_ns={"hardware thermal slowdown": 10**12})
+    turn.look()
+    assert turn.disturbance() == 0.0
+    assert summary(readings)["held_back_ms"] == {}
+
+
+def test_a_turn_is_judged_by_its_own_looks(watch: DeviceWatch, monitor: SimulatedMonitor) -> None:
+    readings = [replace(CALM, slowed=("hardware thermal slowdown",))]
+    turn = DeviceTurn(watch, host(0.0), readings)
+    turn.look()
+    assert turn.disturbance() == 0.0 and len(readings) == 2
+
+
 def test_a_host_that_keeps_the_launching_process_waiting_disturbs_a_devices_turn(watch: DeviceWatch) -> None:
     assert DeviceTurn(watch, host(0.3), []).disturbance() == 0.3
 
