@@ -1,16 +1,24 @@
 #!/bin/bash
-# bash tuning/bare/errand.sh 1|2 RESULTS [rehearsed]: one call to a machine with a GPU, where the bundle was unpacked.
+# bash tuning/bare/errand.sh 1|2 RESULTS [rehearsed]: one call to a machine with a GPU, in an unpacked bundle:
+#
+#   tar xzf var/gpu/opatlas-gpu.tar.gz -C /tmp && cd /tmp/opatlas-gpu && bash tuning/bare/errand.sh 1 "$OUT"
 #
 # Phase 1 (170 s): what is there, and whether each part works. Phase 2 (560 s): the table. Every step has a limit of
-# its own, within what is left; what it says goes into RESULTS/errand.log as it is said, how it ended into
-# RESULTS/steps.jsonl, each measured line into RESULTS/measured-N.jsonl. Nothing that fails ends the script.
+# its own, within what is left. How it ended goes into RESULTS/steps.jsonl, then what it said into RESULTS/errand.log;
+# until then, and where the whole call is killed, that lies in RESULTS/running-*. Each line that is measured goes
+# into RESULTS/measured-N.jsonl at once. Nothing that fails ends the script, and nothing is fetched.
 # "rehearsed": the simulated device in place of one.
 set -u
 PHASE=$1 OUT=$2 REHEARSED=${3:-}
 case $PHASE in 1) WHOLE=165 ;; 2) WHOLE=550 ;; *) echo "bash errand.sh 1|2 RESULTS [rehearsed]" >&2; exit 64 ;; esac
 BEGAN=$SECONDS
-mkdir -p "$OUT"
+mkdir -p "$OUT" var/gpu || exit
 LOG=$OUT/errand.log STEPS=$OUT/steps.jsonl
+free=$(df --output=avail -k "${TMPDIR:-/tmp}" | tail -n 1)
+if [ "${free:-0}" -lt $((8 << 20)) ]; then # builds and artifacts of the problems lie there
+  export TMPDIR=$PWD/var/gpu/tmp
+  mkdir -p "$TMPDIR"
+fi
 . ./tuning/bare/environment.sh
 export PYTHONUNBUFFERED=1
 PY=var/gpu/venv/bin/python
@@ -26,28 +34,32 @@ step() {
     echo "{\"phase\": $PHASE, \"step\": \"$name\", \"code\": null, \"why\": \"no time was left\"}" >>"$STEPS"
     return
   fi
-  said=$(mktemp)
+  said=$(mktemp "$OUT/running-XXXXXX")
   timeout -k 2 "$limit" "$@" >"$said" 2>&1
   code=$?
   { flock 9
-    echo "== $PHASE $name: code $code, $((SECONDS - began)) of $limit s"; tail -c 200000 "$said"
     echo "{\"phase\": $PHASE, \"step\": \"$name\", \"code\": $code, \"took_s\": $((SECONDS - began)), \"limit_s\": $limit}" >>"$STEPS"
+    echo "== $PHASE $name: code $code, $((SECONDS - began)) of $limit s"; tail -c 200000 "$said"
   } 9>>"$LOG" >>"$LOG"
   rm -f "$said"
 }
 
 # tests NAME LIMIT WHICH: those of a device whose names this selects.
 tests() {
-  step "$1" "$2" "$PY" -m pytest -q --noconftest -p tests.gpu.conftest -p no:cacheprovider -p no:django \
+  step "$1" "$2" "$PY" -m pytest -v --noconftest -p tests.gpu.conftest -p no:cacheprovider -p no:django \
     -c tests/gpu/pytest.ini --rootdir . tests/gpu/test_device.py -k "$3"
 }
 
+# bench NAME LIMIT PASS …: of the table, in as much of the limit as leaves time to end.
 bench() {
-  step "$@" --state "$OUT" ${REHEARSED:+--rehearsed tests.gpu.rehearsal}
+  local name=$1 limit=$2 passing=$3; shift 3
+  [ "$(left)" -lt "$limit" ] && limit=$(left)
+  step "$name" "$limit" "$PY" -m tuning.bare bench --pass "$passing" --seconds $((limit - 10)) "$@" \
+    --state "$OUT" ${REHEARSED:+--rehearsed tests.gpu.rehearsal}
 }
 
 machine() {
-  nproc; free -m; uname -a; ls -l /dev/nvidia* /dev/nvidia-caps
+  nproc; free -m; uname -a; df -h . /tmp /dev/shm; ls -l /dev/nvidia* /dev/nvidia-caps
   nvidia-smi -q | head -250
   ldconfig -p | grep -E 'libcuda|libnvidia-ml|libcudnn|libcublas|libnvrtc'
   command -v nvcc g++ bwrap; python3 --version
@@ -55,27 +67,27 @@ machine() {
 }
 export -f machine
 
-if [ "$PHASE" = 1 ]; then step machine 10 bash -c machine; fi
+[ "$PHASE" = 1 ] && step machine 10 bash -c machine
 [ -d site ] && step environment 30 python3 -m tuning.bare.unpacked
 
 if [ "$PHASE" = 1 ]; then
-  step ceilings 25 "$PY" -c "
-from pathlib import Path; from tuning.bare.ceilings import known_or_asked
-print(known_or_asked(Path('$OUT/ceilings.json'), '${REHEARSED:+cpu}' or 'cuda'))"
+  step ceilings 40 "$PY" -c "
+import sys; from pathlib import Path; from tuning.bare.ceilings import known_or_asked
+print(found := known_or_asked(Path('$OUT/ceilings.json'), '${REHEARSED:+cpu}' or 'cuda')); sys.exit(found is None)"
   step sandbox 10 "$PY" -c 'from tuning.measure.sandbox import tiers; print(tiers.best_tier())'
-  tests "driver" 30 "has_one_key or driver_does" &
-  tests "in place" 30 "tensors_that_lie_there" &
-  wait
-  for route in eager cublas cublaslt cudnn triton cuda; do
-    tests "proof of $route" 35 "builds_and_computes and [$route]" &
-    [ "$route" = cublaslt ] && wait
-  done
-  wait
-  tests "graphs, cold caches, the fault" 40 "(devices_own and not inductor) or illegal"
-  [ -n "$REHEARSED" ] && bench "some of the table" 30 "$PY" -m tuning.bare bench --pass quick --seconds 25 --most 3
-  tests "inductor" 60 "builds_and_computes and inductor"
+  # Its build keeps all other builds of a machine waiting: it has a lock of its own, beside what is not timed.
+  OPATLAS_LOCK=$PWD/var/gpu/inductor.lock tests "proof of inductor" 65 "builds_and_computes and inductor" &
+  INDUCTOR=$!
+  tests "driver" 45 "has_one_key or driver_does or pycuda" & CHECKS=$!
+  tests "in place" 45 "tensors_that_lie_there" & CHECKS="$CHECKS $!"
+  tests "plans" 45 "cudnn_has_plans" & CHECKS="$CHECKS $!"
+  wait $CHECKS
+  tests "proofs" 60 "builds_and_computes and not inductor"
+  wait $INDUCTOR
+  tests "graphs, cold caches, the fault" 45 "(devices_own and not inductor) or illegal"
+  bench "some of the table" 60 quick --most 3
 else
-  bench "table" 445 "$PY" -m tuning.bare bench --pass quick --seconds 435
-  bench "thorough" "$(left)" "$PY" -m tuning.bare bench --pass thorough --seconds "$(($(left) - 6))" --each 60
+  bench "table" 445 quick
+  bench "thorough" 550 thorough --each 60
 fi
 echo "phase $PHASE took $((SECONDS - BEGAN)) s" | tee -a "$LOG"
