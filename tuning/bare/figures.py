@@ -51,6 +51,7 @@ def figures(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "wins_by_route": dict(wins.most_common()),
         "wins_by_method": dict(methods.most_common()),
         "launch_bound": sum(one["launch_bound"] for one in covered),
+        "prebuilt": sum(line.get("prebuilt", 0) for line in every),
         "first_result_s": _median([one["first_s"] for one in covered]),
         "best_s": _median([one["best_s"] for one in covered]),
         "most_tflops": max((one["tflops"] for one in covered), default=None),

@@ -133,6 +133,7 @@ class _Measured:
         self.setting, self.default, self.operator = tools.setting, default, operator
         self.folder, self.clock, self.passing, self.known = folder, clock, passing, known
         self.began = time.monotonic()
+        self.prebuilt = 0
 
     def line(self) -> dict[str, Any]:
         route, candidate = self.default
@@ -160,6 +161,7 @@ class _Measured:
             "again": self._again(timed),
             "max_autotune": against,
             "refused": refused,
+            "prebuilt": self.prebuilt,
             "first_s": round(first_s, 3),
             "best_s": round(best_s, 3),
             "flops": described.flops,
@@ -212,6 +214,7 @@ class _Measured:
         for number, (route, candidate) in enumerate(named):
             if (built := self._prebuilt(route, candidate, folders[number])) is not None:
                 made[number] = built
+                self.prebuilt += 1
             else:
                 (alone if self.laboratory.times_on_device(route) else beside).append(number)
         alone.sort(key=lambda number: bool(named[number][1].parameters))

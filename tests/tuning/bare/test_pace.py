@@ -183,6 +183,8 @@ def test_a_slice_has_a_line_of_at_least_forty_problems(tmp_path: Path, clock: li
     assert tried == {"eager", "cublaslt", "cudnn", "triton", "cuda"}
     assert clock[0] - began <= 460 + QUICK.problem_s
     assert not laboratory.built, "nothing is built on the device's time"
+    taken = [entry for line in quick for entry in line["entries"] if entry["route"] in ("cuda", "triton")]
+    assert found["prebuilt"] == len(taken) > len(quick)
 
 
 def test_what_was_not_built_before_is_built_within_each_problems_share(
