@@ -32,9 +32,9 @@ POLICIES: Mapping[str, str] = {
     "NVML_PERF_POLICY_THERMAL": "hardware thermal slowdown",
     "NVML_PERF_POLICY_POWER": "power cap",
 }
-"""Names of ``nvmlDeviceGetViolationStatus``, which counts how long each has held clocks back, and the reason
-of ``REASONS`` that it is. Its others (what a board's or a voltage's reliability allows) hold at the highest
-clocks too, and are nothing that went wrong."""
+"""Policies of ``nvmlDeviceGetViolationStatus``, and their words in ``REASONS``: the driver counts for how
+long each has held clocks back. Its other policies (limits of the board and of the voltage) hold a healthy
+device at its highest clocks as well."""
 
 
 class NoMonitor(Exception):

@@ -90,8 +90,8 @@ class DeviceWatch:
     def over(self, pid: int) -> str:
         """Why this process must end for what it uses; empty where it need not.
 
-        Where the driver names no processes (containers), all that is beyond the claims of those that live is
-        laid to whoever is looked at: the others are stopped.
+        Where the driver names no processes (containers), what is beyond all claims together counts against
+        this one: the others are stopped, and take nothing meanwhile.
         """
         with self._lock:
             claim, claims = self._claims.get(pid), sum(self._claims.values())
@@ -125,9 +125,10 @@ class DeviceWatch:
         """Let the device compute what is known, where something has gone wrong on it since it last did;
         why it is unwell, or nothing. One at a time. A test that proves nothing (None) leaves it in doubt."""
         with self._proving:
-            if self._suspect and not self.unwell and (why := self_test()) is not None:
-                why = why and self_test()  # a host that is busy for a moment is no broken device
-                self._suspect = False
+            if self._suspect and not self.unwell:
+                # Twice: a host that is busy for a moment is no broken device.
+                why = self_test() and self_test()
+                self._suspect = why is None
                 if why:
                     self.unwell = f"{self.gpu.name} does not compute correctly after a fault: {why}"
         return self.unwell

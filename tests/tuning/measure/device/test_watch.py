@@ -78,6 +78,11 @@ def test_nothing_is_tried_on_a_device_that_fails_its_self_test(watch: DeviceWatc
     another.saw(Status.CRASHED)
     ends = ["too slow", ""]
     assert another.prove(lambda: ends.pop(0)) == "" and not ends, "once is no proof"
+    assert not another.doubted
+    another.saw(Status.CRASHED)
+    unclear = ["wrong", None]
+    assert another.prove(lambda: unclear.pop(0)) == "" and not unclear
+    assert another.doubted, "wrong once, and then no answer"
 
 
 def test_defaults_that_fail_in_a_row_after_a_fault_are_the_devices(watch: DeviceWatch) -> None:
