@@ -56,9 +56,13 @@ class Reading:
 
 
 class Monitor(Protocol):
-    """Of one device. Both may raise :class:`NoMonitor`."""
+    """Of one device. ``read`` and ``used_by`` may raise :class:`NoMonitor`."""
 
     def read(self) -> Reading: ...
+
+    def held_back_ns(self) -> Mapping[str, int]:
+        """Those counters alone, as far as they are there: every question takes the driver a while."""
+        ...
 
     def used_by(self) -> Mapping[int, int]:
         """Bytes on the device by process; of those that the driver can name."""
@@ -98,10 +102,10 @@ class NvmlMonitor:
             slowed=tuple(word for bit, word in REASONS.items() if bits & bit),
             used_bytes=int(memory.used),
             total_bytes=int(memory.total),
-            held_back_ns=self._held_back_ns(),
+            held_back_ns=self.held_back_ns(),
         )
 
-    def _held_back_ns(self) -> Mapping[str, int]:
+    def held_back_ns(self) -> Mapping[str, int]:
         """Of the counters that this driver and device have."""
         found = {}
         for policy, reason in POLICIES.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -63,6 +63,10 @@ class DeviceWatch:
         except NoMonitor as error:
             self.why_not = str(error)
             return None
+
+    def held_back_ns(self) -> Mapping[str, int]:
+        """The counters of what held clocks back; none where nobody can tell."""
+        return self.monitor.held_back_ns() if self.monitor is not None else {}
 
     def enter(self, pid: int, claim_bytes: int) -> None:
         """A process that may use so many bytes on the device."""
@@ -172,7 +176,7 @@ class DeviceTurn:
 
     def __post_init__(self) -> None:
         self._earlier = len(self.readings)
-        self._before = self.watch.reading()
+        self._before = self.watch.held_back_ns()
 
     def look(self) -> None:
         if (reading := self.watch.reading()) is not None:
@@ -181,26 +185,18 @@ class DeviceTurn:
     def disturbance(self) -> float:
         """``INVALID`` where the device was slowed down while it worked, or counted for some of the turn that
         it was; else what the host's scheduler says: whoever launches may be kept waiting."""
-        after, took_ns = self.watch.reading(), (time.perf_counter() - self.host.started) * 1e9
-        held = held_back_ns(self._before, after)
+        passed = passed_ns(self._before, self.watch.held_back_ns())
+        held = max((passed.get(reason, 0) for reason in SLOWED_BY), default=0)
+        took_ns = (time.perf_counter() - self.host.started) * 1e9
         if any(map(slowed, self.readings[self._earlier :])) or held > NOISY_SHARE * took_ns:
             return INVALID
         return self.host.disturbance()
 
 
-def held_back_ns(before: Reading | None, after: Reading | None) -> int:
-    """How long the device was slowed down between two looks, by what makes a round invalid. A counter that
-    only one of them could read says nothing: it began when the driver was loaded."""
-    if before is None or after is None:
-        return 0
-    passed = passed_ns(before, after)
-    return max((passed.get(reason, 0) for reason in SLOWED_BY), default=0)
-
-
-def passed_ns(before: Reading, after: Reading) -> dict[str, int]:
-    """Of each counter that both could read."""
-    first, last = before.held_back_ns, after.held_back_ns
-    return {reason: last[reason] - first[reason] for reason in last if reason in first}
+def passed_ns(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Between two looks at the counters. One that only one of them could read says nothing: it began when the
+    driver was loaded."""
+    return {reason: after[reason] - before[reason] for reason in after if reason in before}
 
 
 def slowed(reading: Reading) -> bool:
@@ -218,9 +214,8 @@ def summary(readings: Sequence[Reading]) -> dict[str, Any]:
         for reason in reading.slowed:
             counted[reason] = counted.get(reason, 0) + 1
     sm, memory = [one.sm_mhz for one in readings], [one.memory_mhz for one in readings]
-    held_back = {
-        reason: round(passed / 1e6, 1) for reason, passed in passed_ns(readings[0], readings[-1]).items()
-    }
+    passed = passed_ns(readings[0].held_back_ns, readings[-1].held_back_ns)
+    held_back = {reason: round(value / 1e6, 1) for reason, value in passed.items()}
     warmth = [one.temperature_c for one in readings]
     return {
         "looks": len(readings),

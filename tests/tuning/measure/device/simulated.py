@@ -61,6 +61,9 @@ class SimulatedMonitor:
         self.looks += 1
         return self.now
 
+    def held_back_ns(self) -> Mapping[str, int]:
+        return self.now.held_back_ns
+
     def used_by(self) -> Mapping[int, int]:
         return self.processes
 
