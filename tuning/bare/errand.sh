@@ -1,16 +1,18 @@
 #!/bin/bash
-# bash tuning/bare/errand.sh 1|2 RESULTS [rehearsed]: one call to a machine with a GPU, in an unpacked bundle:
+# [WHOLE=SECONDS] bash tuning/bare/errand.sh 1|2 RESULTS [rehearsed]: one call to a machine with a GPU, in an
+# unpacked bundle (make gpu-home gpu-prebuild gpu-bundle, some 20 minutes at home before):
 #
 #   tar xzf var/gpu/opatlas-gpu.tar.gz -C /tmp && cd /tmp/opatlas-gpu && bash tuning/bare/errand.sh 1 "$OUT"
 #
-# Phase 1 (170 s): what is there, and whether each part works. Phase 2 (560 s): the table. Every step has a limit of
-# its own, within what is left. How it ended goes into RESULTS/steps.jsonl, then what it said into RESULTS/errand.log;
-# until then, and where the whole call is killed, that lies in RESULTS/running-*. Each line that is measured goes
-# into RESULTS/measured-N.jsonl at once. Nothing that fails ends the script, and nothing is fetched.
+# Phase 1 (165 s): what is there, and whether each part works. Phase 2 (550 s): the table. WHOLE says less, where
+# less is left of the machine. Every step has a limit of its own, within that. How it ended goes into
+# RESULTS/steps.jsonl, then what it said into RESULTS/errand.log; until then, and where the whole call is killed,
+# that lies in RESULTS/running-*. Each line that is measured goes into RESULTS/measured-N.jsonl at once. Nothing
+# that fails ends the script, and nothing is fetched.
 # "rehearsed": the simulated device in place of one.
 set -u
 PHASE=$1 OUT=$2 REHEARSED=${3:-}
-case $PHASE in 1) WHOLE=165 ;; 2) WHOLE=550 ;; *) echo "bash errand.sh 1|2 RESULTS [rehearsed]" >&2; exit 64 ;; esac
+case $PHASE in 1) WHOLE=${WHOLE:-165} ;; 2) WHOLE=${WHOLE:-550} ;; *) echo "bash errand.sh 1|2 RESULTS [rehearsed]" >&2; exit 64 ;; esac
 BEGAN=$SECONDS
 mkdir -p "$OUT" var/gpu || exit
 LOG=$OUT/errand.log STEPS=$OUT/steps.jsonl
@@ -87,7 +89,7 @@ print(found := known_or_asked(Path('$OUT/ceilings.json'), '${REHEARSED:+cpu}' or
   tests "graphs, cold caches, the fault" 45 "(devices_own and not inductor) or illegal"
   bench "some of the table" 60 quick --most 3
 else
-  bench "table" 445 quick
-  bench "thorough" 550 thorough --each 60
+  bench "table" $((WHOLE - 105)) quick
+  bench "thorough" "$WHOLE" thorough --each 60
 fi
 echo "phase $PHASE took $((SECONDS - BEGAN)) s" | tee -a "$LOG"

@@ -55,10 +55,8 @@ class SimulatedMonitor:
     def __init__(self) -> None:
         self.now = CALM
         self.processes: dict[int, int] = {}
-        self.looks = 0
 
     def read(self) -> Reading:
-        self.looks += 1
         return self.now
 
     def held_back_ns(self) -> Mapping[str, int]:
