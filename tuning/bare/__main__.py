@@ -1,4 +1,4 @@
-"""``python -m tuning.bare test|bench|prebuild|bundle``: what ``make`` and the errand's script call."""
+"""``python -m tuning.bare bench|prebuild|bundle``: what ``make`` and the errand's script call."""
 
 from __future__ import annotations
 
@@ -37,16 +37,7 @@ def main() -> int:
         return _bundle(said)
     if said.what == "prebuild":
         return _prebuild(said)
-    from tuning.bare import slices
-
-    taken_s = time.time() - said.since if said.since else 0.0
-    seconds = slices.SLICE_S if said.seconds is None else said.seconds
-    clock = SliceClock.of(seconds - taken_s)
-    if said.what == "test":
-        found = slices.test(said.state, clock.left_s)
-        print(json.dumps(found, indent=2))
-        return 1 if found["failed"] else 0
-    return _bench(said, clock)
+    return _bench(said)
 
 
 def _bundle(said: argparse.Namespace) -> int:
@@ -78,11 +69,13 @@ def _prebuild(said: argparse.Namespace) -> int:
     return 0 if done.built or done.known else 1
 
 
-def _bench(said: argparse.Namespace, clock: SliceClock) -> int:
+def _bench(said: argparse.Namespace) -> int:
     from tuning.bare import slices
     from tuning.bare.measuring import PASSES
     from tuning.measure.timing.lock import DeviceTaken
 
+    taken_s = time.time() - said.since if said.since else 0.0
+    clock = SliceClock.of((slices.SLICE_S if said.seconds is None else said.seconds) - taken_s)
     passes = [
         replace(one, problem_s=said.each or one.problem_s)
         for name, one in PASSES.items()
@@ -142,7 +135,7 @@ def _tools(said: argparse.Namespace) -> Iterator[tuple[ProblemTools, list[Proble
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tuning.bare")
-    parser.add_argument("what", choices=["test", "bench", "prebuild", "bundle"])
+    parser.add_argument("what", choices=["bench", "prebuild", "bundle"])
     parser.add_argument("--seconds", type=float, help="of one slice, below 8 minutes if it is not said")
     parser.add_argument("--since", type=float, help="when it began, as a Unix time: now if it is not said")
     parser.add_argument("--state", type=Path, default=STATE, help="what slices leave to the next one")

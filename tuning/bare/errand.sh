@@ -48,8 +48,7 @@ step() {
 
 # tests NAME LIMIT WHICH: those of a device whose names this selects.
 tests() {
-  step "$1" "$2" "$PY" -m pytest -v --noconftest -p tests.gpu.conftest -p no:cacheprovider -p no:django \
-    -c tests/gpu/pytest.ini --rootdir . tests/gpu/test_device.py -k "$3"
+  step "$1" "$2" "$PY" -m tests.gpu tests/gpu/test_device.py -v -k "$3"
 }
 
 # bench NAME LIMIT PASS …: of the table, in as much of the limit as leaves time to end.
