@@ -95,8 +95,8 @@ print(found := known_or_asked(Path('$OUT/ceilings.json'), '${REHEARSED:+cpu}' or
   wait $CHECKS
   tests "proofs" 60 "builds_and_computes and not inductor"
   wait $INDUCTOR
+  bench "some of the table" 50 quick --most 3
   tests "graphs, cold caches, the fault" 45 "(devices_own and not inductor) or illegal"
-  bench "some of the table" 60 quick --most 3
 else
   bench "table" $((WHOLE - 105)) quick
   bench "thorough" "$WHOLE" thorough --each 60
