@@ -23,7 +23,7 @@ CHEATS = (*INCOMPLETE, *UNUSUAL, *REMEMBERING, *EVADING, *TRESPASSING)
 
 _HEAD = """# How are kernels that cheat caught?
 
-Somebody will submit a kernel that looks fast without doing the work. `tests/hostile/cheats/` has {cheats} kernels that cheat and {honest} honest ones that look odd. Tests build, check and time them in the sandbox, as the service does. Each cheat must be refused with the status that its test names, and no honest kernel may be. `make test-cheats` runs all of them, `make test` one for each check. `python -m tests.hostile.cheats.document` writes this page.
+Somebody will submit a kernel that looks fast without doing the work. `tests/hostile/cheats/` has {cheats} kernels that cheat and {honest} honest ones that look odd. Tests build, check and time them in the sandbox, as the service does. Each cheat must be refused with the status that stands beside its source there, and no honest kernel may be. `make test-cheats` runs all of them, `make test` one for each check. `python -m tests.hostile.cheats.document` writes this page.
 
 ## How is a kernel checked?
 
@@ -40,10 +40,8 @@ The parent process has the clock, the references and the inputs' seeds. The kern
 | --- | --: | --: |
 | times the timed calls | {ratio:g} | {pool_ratio:g} |
 | beside it, for each batch | {slack:g} µs | {pool_slack:g} µs |
-| what the default needs more in the same minute, for each batch | up to {more:g} µs | up to {more:g} µs |
-| what a call moves beyond 1 MB | at {speed:g} GB/s | at {speed:g} GB/s |
 
-A batch has up to {calls} calls, as many as a core's cache holds sets for. Nothing is taken off that the child could make larger.
+Two things are added: what the default needs more in the same minute, up to {more:g} µs a batch, and what a call moves beyond 1 MB, at {speed:g} GB/s. A batch has up to {calls} calls, as many as a core's cache holds sets for.
 
 - What is within these bounds, but beyond the slack for a batch, counts as the kernel's time.
 - A kernel is accused if its quickest run takes {doubt:g} times what is allowed, with {enough} quiet batches. If {most} batches were disturbed and the default's were not, {noise:g} times.
