@@ -31,19 +31,19 @@ The parent process has the clock, the references and the inputs' seeds. The kern
 
 1. **Results** are compared with a float64 reference, element by element. Outputs hold NaN before each checked run. Two input sets are timed. Further sets are only checked: they have [every kind of value that jobs have](accuracy.md#which-values-are-drawn).
 2. **Timed calls** are looked at: what they left is compared, after the inputs or a few outputs were changed. This happens after the first round, after up to {looks} others drawn by lot, and after the last.
-3. **New values** come after the timing: sets that no process has seen. Only single runs on them are timed, and each output is compared ([why and how](../tuning/measure/scrutiny/README.md)).
-4. **The process** must be as it was ([in what](../tuning/measure/judging/README.md)).
+3. **New values** come after the timing: sets that no process has seen. Only single runs on them are timed, and each output is compared ([scrutiny](../tuning/measure/scrutiny/README.md)).
+4. **The process** must be as it was ([judging](../tuning/measure/judging/README.md)).
 
 ### How long may new values take?
 
-| | one thread | several threads, which have to be woken |
+| | one thread | several threads, to be woken |
 | --- | --: | --: |
-| times the timed calls | {ratio:g} | {pool_ratio:g} |
-| beside it, for each batch | {slack:g} µs | {pool_slack:g} µs |
+| factor on the timed calls | {ratio:g} | {pool_ratio:g} |
+| slack for each batch | {slack:g} µs | {pool_slack:g} µs |
 
 Two things are added: what the default needs more in the same minute, up to {more:g} µs a batch, and what a call moves beyond 1 MB, at {speed:g} GB/s. A batch has up to {calls} calls, as many as a core's cache holds sets for.
 
-- What is within these bounds, but beyond the slack for a batch, counts as the kernel's time.
+- What is within these bounds, but beyond the slack, counts as the kernel's time.
 - A kernel is accused if its quickest run takes {doubt:g} times what is allowed, with {enough} quiet batches. If {most} batches were disturbed and the default's were not, {noise:g} times.
 - What lies between is `noisy`, which nobody can approve. So are too few quiet batches.
 
@@ -57,7 +57,7 @@ _TAIL = """
 ## What is not caught?
 
 - **A kernel that takes over its own process with care.** Kernel and harness share an address space. Machine code could rewrite the interpreter's data, answer in the harness's name and repeat each question's secret number. With plausible times it passes. Nothing inside one process can prevent that. So a person approves each source, and submitted kernels share no zygote with others. A harness without an interpreter, in another process, would close this. It would add 10 µs to each time.
-- **Small gains from remembering.** The slack for a batch stays hidden. Where the default slows down too, so do half of a call's time and {hidden:g} µs a batch. New values in every timed call would close this, and put copying into every time.
+- **Small gains from remembering.** The slack stays hidden. Where the default slows down too, so do half of a call's time and {hidden:g} µs a batch. New values in every timed call would close this, and put copying into every time.
 - **NaN where libraries disagree** (`max(NaN, 0)`; `tuning/measure/judging/strata.py` lists the types). Operators that couple elements get no NaN at all. Where infinities would be added or multiplied, they get none either: honest compensated sums and products by blocks make NaN of them. Denormal numbers may be taken for zero.
 - **Coincidences.** A kernel may recognise more than a kind of value, such as one number at one place. Only luck finds that. The same is true of a kind that a whole large input has, where each row alone comes out right.
 - **Inexactness that honest kernels have too.** An element may be off by what its type's arithmetic can lose ([accuracy.md](accuracy.md)). For a sum that grows with the root of its terms: 10-bit factors show in tens of thousands of terms, and may not in more. A sigmoid or an erf may be 0 below 1e-7, since libraries make them from a tanh or a polynomial. Convolutions of 3 and 5 elements have room for Winograd.
