@@ -18,7 +18,7 @@ FIGURES = DOCS / "figures" / "accuracy.json"
 HEADING = "## How much of it do libraries need?"
 
 SECTION = """
-A share of 1 is all that is allowed. Each share is of the worst element of all candidates, on every kind of input set. [tables.md](tables.md) has every operator type. What it does not have was exact.
+A share of 1 is all that is allowed. Each share is of the worst element of all candidates, on every kind of input set. [tables.md](tables.md) has every operator type. What it does not have was exact. `tests/tuning/measure/judging/accuracy.py` measures them in some minutes.
 
 {conditions}
 
