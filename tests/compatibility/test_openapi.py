@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def schema_of(commit):
-    """As ``SchemaGenerator`` gave it there."""
+    """As ``SchemaGenerator`` gave it there, that of 4919cdc0 without its descriptions."""
     return json.loads(gzip.decompress((ROOT / f"tests/data/openapi_{commit}.json.gz").read_bytes()))
 
 
