@@ -109,8 +109,6 @@ def test_files_that_a_room_names_exist(page: str) -> None:
     text = _NO_PROSE.sub("", (ROOT / page).read_text())
     named = set(re.findall(r"`(\w[\w./-]*(?:\.(?:py|c|h|json|md)|/))`", text))
     assert not [name for name in named if not _exists(folder, name)]
-    links = set(re.findall(r"\]\((?!https?:|#)([^)#]+)", text))
-    assert not [link for link in links if not (folder / link).exists()]
 
 
 def _exists(folder: Path, name: str) -> bool:
