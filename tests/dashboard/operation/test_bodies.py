@@ -54,7 +54,7 @@ def test_who_comes_while_others_read_quickly_waits_for_them() -> None:
         one.__enter__()
 
     def end_one() -> None:
-        waiting.wait(10)
+        waiting.wait(60)
         held[0].__exit__(None, None, None)
 
     threading.Thread(target=end_one).start()

@@ -123,7 +123,7 @@ def test_cached_it_is_given_at_once_and_what_is_related_is_fetched_meanwhile(pub
     client = job(predictor=Says(add_operator(999)))
     held = threading.Event()
     ask = client.rest.ask
-    client.rest.ask = lambda *given, **options: held.wait(10) and ask(*given, **options)
+    client.rest.ask = lambda *given, **options: held.wait(60) and ask(*given, **options)
     assert client.lookup(add_operator(1000)).source == "cache", "though the service does not answer yet"
     assert len(requests) == 1
     held.set()
