@@ -71,6 +71,8 @@ class Publication:
 class Published:
     implementation: models.Implementation
     measurement: models.Measurement
+    is_route_best: bool
+    is_winner: bool
 
 
 def publish(result: Publication) -> Published:
@@ -86,15 +88,17 @@ def publish(result: Publication) -> Published:
         implementation = _keep_implementation(result, artifact)
         measurement = _keep_measurement(result, implementation)
         if not result.may_lead or _revoked(implementation):
-            return Published(implementation, measurement)
+            return Published(implementation, measurement, is_route_best=False, is_winner=False)
         bests = bests_of(place)
         served = next((best for best in bests.values() if best.rank == 0), None)
-        if _takes_the_seat(implementation, result, bests.get(result.route)):
+        is_route_best = _takes_the_seat(implementation, result, bests.get(result.route))
+        if is_route_best:
             seat(place, implementation, measurement, bests, final=result.final)
         stays = served.route if served is not None and not result.may_win else None
-        rank_again(place, bests, winner=stays)
+        winner = rank_again(place, bests, winner=stays)
         _explored(place)
-        return Published(implementation, measurement)
+        is_winner = winner is not None and winner.implementation_id == implementation.pk
+        return Published(implementation, measurement, is_route_best, is_winner)
 
 
 def publish_race(
@@ -116,14 +120,22 @@ def publish_race(
             kept.append((result, implementation, _keep_measurement(result, implementation)))
         bests = bests_of(place)
         seated = _seat_all(place, kept, winner, bests)
-        rank_again(place, bests, winner=winner.route if winner.route in seated else None)
+        first = rank_again(place, bests, winner=winner.route if winner.route in seated else None)
         level = {one.route for one in equal} & set(seated)
         for best in bests.values():
             if best.equal != (is_equal := best.rank != 0 and best.route in level):
                 best.equal = is_equal
                 best.save(update_fields=["equal"])
         _explored(place)
-        return [Published(implementation, measurement) for _, implementation, measurement in kept]
+        return [
+            Published(
+                implementation,
+                measurement,
+                is_route_best=seated.get(result.route) == implementation,
+                is_winner=first is not None and first.implementation_id == implementation.pk,
+            )
+            for result, implementation, measurement in kept
+        ]
 
 
 def _seat_all(
