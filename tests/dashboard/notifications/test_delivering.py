@@ -143,7 +143,7 @@ def test_a_mail_server_that_is_away_is_tried_again_later(world, settings):
         message = NotificationMessage.objects.get()
         assert (message.state, message.tries) == ("waiting", number)
         assert message.error.startswith("The mail server is away:")
-        assert -0.001 <= (message.due_at - before).total_seconds() - wait_s <= took_s  # the database counts ms
+        assert -0.001 <= (message.due_at - before).total_seconds() - wait_s <= took_s  # it counts ms
         assert deliver() == 0  # not yet
         due()
     deliver()
