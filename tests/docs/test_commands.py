@@ -246,7 +246,7 @@ def make_target(typed: Typed, command: str) -> None:
     module = next((after for before, after in pairwise(words) if before == "-m"), None)
     if module:
         path = ROOT / module.replace(".", "/")
-        assert path.exists() or path.with_suffix(".py").exists() or module == "twine"
+        assert path.exists() or path.with_suffix(".py").exists() or module in ("mkdocs", "twine")
     if only := re.search(r"ONLY=(\w+)", command):
         assert words[-1] == only[1]
         from bench.__main__ import BENCHES
