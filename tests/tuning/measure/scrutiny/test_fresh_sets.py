@@ -25,9 +25,9 @@ PRODUCT = parse_operator(
     {"op": "MatMul", "inputs": [{"shape": [M, K], "dtype": "float32"}, {"shape": [K, N], "dtype": "float32"}]}
 )
 Array = np.ndarray
-MANY = 24
-"""Sets. Four of them miss what is rarest one time in eight: a part of the results may hold none of its rows;
-so many miss it one time in 100,000."""
+MANY = 32
+"""Sets. Four of them miss what is rarest one time in six: a part of the results may hold none of its rows; so
+many miss it one time in a million."""
 
 
 def references(sets: Sequence[Mapping[int, Array]], part: OutputPart | None) -> list[list[Reference]]:
