@@ -11,7 +11,7 @@ from statistics import median, quantiles
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.links import ROOT, of_packages
 
 MEDIAN_WORDS, P90_WORDS = 16, 28
 ROOM_BYTES = 6_000
@@ -42,11 +42,7 @@ HELD: dict[str, int] = {
 }
 """The most bytes of each page."""
 
-ROOMS = sorted(
-    str(path.relative_to(ROOT))
-    for package in ("opatlas", "catalog", "tuning", "dashboard")
-    for path in (ROOT / package).rglob("README.md")
-)
+ROOMS = sorted({str(path.relative_to(ROOT)) for path in of_packages()} - HELD.keys())
 """Why a package is as it is, beside its code."""
 
 PAGES = {**HELD, **dict.fromkeys(ROOMS, ROOM_BYTES)}
