@@ -45,19 +45,21 @@ class _Builder:
         return self.add("LayerNormalization", x, scale, shift, axis=-1)
 
 
-def encoder(*, layers: int = 4, hidden: int = 256, heads: int = 4, length: int = 128) -> bytes:
+def encoder(*, layers: int = 4, hidden: int = 256, heads: int = 4, length: int = 128, seed: int = 0) -> bytes:
     """Blocks as BERT's over float32 ``[1, length, hidden]``: attention, then a network of four times the
     width with the exact GELU, each added to what it reads and normalised."""
-    made = _Builder(0)
+    made = _Builder(seed)
     x = _blocks(made, "x", layers, hidden, heads, length)
     shape = [1, length, hidden]
     return _model(made, "encoder", {"x": (TensorProto.FLOAT, shape)}, {x: (TensorProto.FLOAT, shape)})
 
 
-def two_tower(*, layers: int = 2, hidden: int = 256, heads: int = 4, length: int = 128) -> bytes:
+def two_tower(
+    *, layers: int = 2, hidden: int = 256, heads: int = 4, length: int = 128, seed: int = 0
+) -> bytes:
     """Two encoders that need nothing of each other, of a query and of a document (float32 ``[1, length,
     hidden]`` each), and how alike their means are."""
-    made = _Builder(0)
+    made = _Builder(seed)
     shape = (TensorProto.FLOAT, [1, length, hidden])
     means = [
         made.add("ReduceMean", _blocks(made, name, layers, hidden, heads, length), axes=[1], keepdims=0)
@@ -96,12 +98,12 @@ def _attention(made: _Builder, x: str, hidden: int, heads: int, length: int) -> 
     return made.linear(joined, hidden, hidden)
 
 
-def decoder(*, hidden: int = 256, vocabulary: int = 512, most: int = 64) -> bytes:
+def decoder(*, hidden: int = 256, vocabulary: int = 512, most: int = 64, seed: int = 0) -> bytes:
     """Greedy decoding from a float32 state ``[1, hidden]``: a Loop whose body makes a token out of the state
     and the token before, at most ``most`` of them, which ends with the first that is larger than nine tenths
     of the vocabulary. Gives the tokens, whose number only a run knows, and the last state."""
-    made = _Builder(0)
-    body = _Builder(1, "in_")
+    made = _Builder(seed)
+    body = _Builder(seed + 1, "in_")
     embedded = body.add("Gather", body.weight(vocabulary, hidden), "token", axis=0)
     mixed = body.add("Add", body.linear("state", hidden, hidden), embedded)
     state = body.norm(body.add("Add", body.add("Tanh", mixed), "state"), hidden)

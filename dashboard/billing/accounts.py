@@ -244,12 +244,12 @@ def account_named(reference: str) -> Account:
     return account
 
 
-def open_account(organisation_id: int) -> Account:
+def open_account(organisation_id: int, currency: str = "") -> Account:
     """The organisation's account, made if there is none: a page must name where to pay to."""
     account = Account.objects.filter(organisation_id=organisation_id).first()
     if account is None:
         with transaction.atomic():
-            account = locked(organisation_id, default_currency())
+            account = locked(organisation_id, currency or default_currency())
     return account
 
 

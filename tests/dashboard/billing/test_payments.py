@@ -26,7 +26,7 @@ def provider(configure):
 
 @pytest.fixture
 def account(organisation):
-    return open_account(organisation.pk)
+    return open_account(organisation.pk, "EUR")
 
 
 def message(account, **changes):
@@ -108,7 +108,7 @@ def test_no_more_is_refunded_than_is_left_of_the_payment(pay, account):
 
 
 def test_a_refund_is_of_a_payment_of_its_account_and_provider(pay, account):
-    other = open_account(Organisation.objects.create(name="Other").pk)
+    other = open_account(Organisation.objects.create(name="Other").pk, "EUR")
     pay(message(account))
     pay(message(other), "evt_theirs")
     pay(message(account), "evt_elsewhere", provider="other", key=b"o" * 32)

@@ -40,7 +40,7 @@ def test_withheld_until_it_is_paid_for(
     acme = Organisation.objects.create(name="Acme")
     user = User.objects.create_user("bill", password="bill")
     Membership.objects.create(user=user, organisation=acme, role=Role.BILLING)
-    account = open_account(acme.pk)
+    account = open_account(acme.pk, "EUR")
     bearer = {"Authorization": f"Bearer {create_api_key(acme, 'job', ['lookup'])[1]}"}
 
     page = window("bill").page

@@ -27,7 +27,7 @@ from tests.opatlas.load.cuda.simulated_products import (
     shapes,
     tensor,
 )
-from tuning.routes.base import MOST_MEASURED, Budget, No
+from tuning.routes.base import Budget, No
 from tuning.routes.handed_out import AT_ONCE
 from tuning.routes.library.cublaslt import CublasLt
 
@@ -110,7 +110,6 @@ def test_its_recipes_follow_the_setting_and_tuning_tries_the_rest(tmp_path: Path
     )
     rest = []
     while more := list(CublasLt().tune(PRODUCT, GPU, Setting(), tmp_path, 1.0)):
-        assert len(more) <= MOST_MEASURED, "no slice comes back to the others"
         rest += [one.parameters["algorithm"] for one in more]
     assert rest == list(range(AT_ONCE + 1, MOST_ALGORITHMS + 1))
     assert ALLOWED["cublaslt", "matmul"]["algorithm"] == tuple(range(1, MOST_ALGORITHMS + 1))
