@@ -92,7 +92,7 @@ links: $(VENV)/dev.stamp
 	@$(BIN)/python -m tests.docs.links
 
 docs: $(VENV)/dev.stamp  ## The documentation as a site, in var/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo "Written to var/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "Written to var/site/index.html"
 
 migrations-check: $(VENV)/dev.stamp  ## No model change without its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run

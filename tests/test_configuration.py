@@ -16,6 +16,7 @@ from dashboard.conf import DashboardConf
 from dashboard.management.commands.describe_configuration import described
 from opatlas.conf import Misconfigured, name_of, read, variable
 from tests.configuring import KINDS
+from tests.docs.links import of_this_tree
 
 ROOT = Path(__file__).parents[1]
 NAMES = {name_of(one) for kind in (*KINDS, bench.conf.BenchConf) for one in fields(kind)}
@@ -146,9 +147,7 @@ def test_no_variable_or_field_is_there_twice() -> None:
 
 
 def test_documents_name_no_variable_that_there_is_not() -> None:
-    packages = ("bench", "catalog", "dashboard", "deploy", "docs", "opatlas", "tests", "tuning")
-    beside = [path for package in packages for path in (ROOT / package).rglob("README.md")]
-    for path in (ROOT / "README.md", ROOT / "DESIGN.md", *(ROOT / "docs").glob("*.md"), *beside):
+    for path in of_this_tree():
         named = set(re.findall(r"\bOPATLAS_[A-Z_]*[A-Z]\b", path.read_text()))
         assert named <= NAMES | OTHERS, path.name
 

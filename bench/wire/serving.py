@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from dashboard.run.stack import ROOT, free_port
+from dashboard.run.stack import ROOT, UP_S, free_port
 
 WITHOUT_LIMITS = {f"OPATLAS_RATE_{name}": "1000000000/min" for name in ("LOOKUP", "ADDRESS", "API")}
 """Counted all the same, and never used up."""
@@ -44,8 +44,8 @@ def serving(application: str, environment: Mapping[str, str], processes: int = 1
         server.wait()
 
 
-def _wait_for(url: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
+def _wait_for(url: str) -> None:
+    deadline = time.monotonic() + UP_S
     while time.monotonic() < deadline:
         try:
             urllib.request.urlopen(url, timeout=2).close()
@@ -54,7 +54,7 @@ def _wait_for(url: str, timeout_s: float = 60.0) -> None:
             return  # it answers
         except OSError:
             time.sleep(0.1)
-    raise TimeoutError(f"{url} did not answer within {timeout_s:.0f} s.")
+    raise TimeoutError(f"{url} did not answer within {UP_S:.0f} s.")
 
 
 def kept_reply(url: str, key: str, path: Path) -> dict[str, str]:

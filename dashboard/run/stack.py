@@ -28,6 +28,8 @@ from catalog.conf import conf as catalog_conf
 ROOT = Path(__file__).resolve().parents[2]
 STOP_GRACE_S = 15.0
 _PORTS = range(20_000, 32_000)
+UP_S = 90.0
+"""Within which a web server answers."""
 _LIBC = ctypes.CDLL(None)  # loaded here: nothing may be imported between fork and exec
 _PR_SET_PDEATHSIG = 1
 
@@ -176,9 +178,9 @@ class Stack(AbstractContextManager["Stack"]):
     def start_courier(self) -> Process:
         return self._start("courier", [sys.executable, "manage.py", "courier"])
 
-    def _wait_until_up(self, timeout_s: float = 90.0) -> None:
+    def _wait_until_up(self) -> None:
         """Return once the web server answers; raises StackError when it ends or stays silent."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + UP_S
         while time.monotonic() < deadline:
             self.check_alive()
             try:
@@ -187,7 +189,7 @@ class Stack(AbstractContextManager["Stack"]):
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 time.sleep(0.1)
         raise StackError(
-            f"The web server did not answer on {self.url} within {timeout_s:.0f} s.{self._said('web')}"
+            f"The web server did not answer on {self.url} within {UP_S:.0f} s.{self._said('web')}"
         )
 
     def wait_for(

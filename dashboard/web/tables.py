@@ -139,9 +139,7 @@ def operator_column(key: str, kind: Kind = "text", of: str = "operator", sort: s
     return Column(key, "Operator", kind, f"{of}.summary", link=leads, sort=sort, css="lead")
 
 
-def default_time(
-    of: str, value: Of | str = "", route: Of | str = "", under: str = "median_us"
-) -> tuple[Column, ...]:
+def default_time(of: str, value: Of | str = "", route: Of | str = "") -> tuple[Column, ...]:
     """What the default took, beside what it was timed in turns with; the export says which route it is.
 
     ``of``: the path to a row with ``default_us``; ``route``: what has its route, by default what is at
@@ -155,7 +153,7 @@ def default_time(
         return "" if took is None else f"{name} {wording.duration_us(took)}"
 
     return (
-        Column("default_us", "Default", "us", time, show=show, under=under),
+        Column("default_us", "Default", "us", time, show=show, under="median_us"),
         Column("default_route", value=which, only="export"),
     )
 

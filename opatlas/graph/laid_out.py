@@ -120,9 +120,9 @@ class LaidOutForm:
         return turned_kind(kind) if kind is not None and one.how == TURNED else kind
 
 
-def turned_kind(kind: TensorType, perm: tuple[int, ...] = TO_NHWC) -> TensorType:
-    """Of a tensor whose dimensions were put in another order."""
-    return TensorType(kind.element, tuple(kind.shape[axis] for axis in perm))
+def turned_kind(kind: TensorType) -> TensorType:
+    """Of a tensor whose channels were put last."""
+    return TensorType(kind.element, tuple(kind.shape[axis] for axis in TO_NHWC))
 
 
 def laid_out_form(model: TypedNodes, nhwc: ChannelsLast) -> LaidOutForm:

@@ -57,10 +57,10 @@ def check_shape(shape: Sequence[int], what: str, where: str = "") -> None:
         refuse_unmapped(f"{what} has {elements} elements; at most {MAX_ELEMENTS} are allowed.", where)
 
 
-def check_opset(opset: int, where: str = "opset") -> None:
+def check_opset(opset: int) -> None:
     """Refuse an opset older or newer than what can be brought to the canonical one."""
     if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
-        refuse(f"Opset {opset} is not known here; give one from {OLDEST_OPSET} to {NEWEST_OPSET}.", where)
+        refuse(f"Opset {opset} is not known here; give one from {OLDEST_OPSET} to {NEWEST_OPSET}.", "opset")
 
 
 def quoted(value: object) -> str:

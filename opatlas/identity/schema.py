@@ -201,21 +201,21 @@ def make_tensor(name: str, dtype: str, shape: Any, data: Any) -> Any:
     return helper.make_tensor(name, CODES[dtype], list(shape), values)
 
 
-def coerce(value: Any, attribute: Attribute, op: str, where: str = "") -> Any:
+def coerce(value: Any, attribute: Attribute, op: str) -> Any:
     """A caller's attribute value as plain data of the schema's kind, or :class:`InvalidOperator`."""
     kind = attribute.kind
     if kind in ("FLOATS", "INTS", "STRINGS"):
         if not isinstance(value, list | tuple):
-            refuse(f"Attribute '{attribute.name}' of {op} must be a list of {_WORDS[kind]}.", where)
+            refuse(f"Attribute '{attribute.name}' of {op} must be a list of {_WORDS[kind]}.")
         if len(value) > MAX_ATTRIBUTE_ITEMS:
-            refuse(f"Attribute '{attribute.name}' of {op} has more than {MAX_ATTRIBUTE_ITEMS} items.", where)
+            refuse(f"Attribute '{attribute.name}' of {op} has more than {MAX_ATTRIBUTE_ITEMS} items.")
         singular = kind[:-1]
-        return tuple(_scalar(item, singular, attribute.name, op, where) for item in value)
+        return tuple(_scalar(item, singular, attribute.name, op) for item in value)
     if kind == "TENSOR":
-        return _tensor(value, attribute.name, op, where)
+        return _tensor(value, attribute.name, op)
     if kind not in ("FLOAT", "INT", "STRING"):
-        refuse(f"Attribute '{attribute.name}' of {op} cannot be given here.", where)
-    return _scalar(value, kind, attribute.name, op, where)
+        refuse(f"Attribute '{attribute.name}' of {op} cannot be given here.")
+    return _scalar(value, kind, attribute.name, op)
 
 
 _WORDS = {
@@ -228,23 +228,23 @@ _WORDS = {
 }
 
 
-def _scalar(value: Any, kind: str, name: str, op: str, where: str) -> Any:
+def _scalar(value: Any, kind: str, name: str, op: str) -> Any:
     if kind == "INT" and isinstance(value, int) and not isinstance(value, bool):
         if not -(2**63) <= value < 2**63:
-            refuse(f"Attribute '{name}' of {op} does not fit 64 bits.", where)
+            refuse(f"Attribute '{name}' of {op} does not fit 64 bits.")
         return value
     if kind == "STRING" and isinstance(value, str):
         if len(value) > MAX_TEXT:
-            refuse(f"Attribute '{name}' of {op} is longer than {MAX_TEXT} characters.", where)
+            refuse(f"Attribute '{name}' of {op} is longer than {MAX_TEXT} characters.")
         if not value.isascii():
-            refuse(f"Attribute '{name}' of {op} must be plain ASCII text.", where)
+            refuse(f"Attribute '{name}' of {op} must be plain ASCII text.")
         return value
     if kind == "FLOAT":
         if isinstance(value, str) and value in ("inf", "-inf", "nan"):
             return value
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return checked_float(value, f"Attribute '{name}' of {op}", where)
-    raise refusal(f"Attribute '{name}' of {op} must be {_WORDS[kind]}.", where)
+            return checked_float(value, f"Attribute '{name}' of {op}")
+    raise refusal(f"Attribute '{name}' of {op} must be {_WORDS[kind]}.")
 
 
 def checked_float(value: float, what: str, where: str = "", dtype: str = "float32") -> float | str:
@@ -255,16 +255,16 @@ def checked_float(value: float, what: str, where: str = "", dtype: str = "float3
     return short_float(float(value), dtype)
 
 
-def _tensor(value: Any, name: str, op: str, where: str) -> tuple[str, tuple[int, ...], tuple[Any, ...]]:
+def _tensor(value: Any, name: str, op: str) -> tuple[str, tuple[int, ...], tuple[Any, ...]]:
     if isinstance(value, dict):
         value = [value.get("dtype"), value.get("shape"), value.get("data")]
     if not (isinstance(value, list | tuple) and len(value) == 3):
-        refuse(f"Attribute '{name}' of {op} must be [dtype, shape, values].", where)
+        refuse(f"Attribute '{name}' of {op} must be [dtype, shape, values].")
     dtype, shape, data = value
     if not isinstance(dtype, str) or dtype not in CODES:
-        refuse(f"Attribute '{name}' of {op} has an unknown dtype.", where)
-    shape = tuple(read_ints(shape, f"The shape of attribute '{name}' of {op}", where))
-    return dtype, shape, read_data(data, dtype, shape, f"Attribute '{name}' of {op}", where)
+        refuse(f"Attribute '{name}' of {op} has an unknown dtype.")
+    shape = tuple(read_ints(shape, f"The shape of attribute '{name}' of {op}"))
+    return dtype, shape, read_data(data, dtype, shape, f"Attribute '{name}' of {op}")
 
 
 def read_ints(values: Any, what: str, where: str = "") -> list[int]:

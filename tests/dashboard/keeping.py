@@ -1,4 +1,4 @@
-"""A catalogue made once serves the tests that follow within minutes: its rows are put in again."""
+"""A catalogue made once serves the tests that follow within a minute: its rows are put in again."""
 
 from __future__ import annotations
 

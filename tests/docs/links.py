@@ -19,8 +19,17 @@ _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
 def documents() -> list[Path]:
-    rooms = [path for package in PACKAGES for path in (ROOT / package).rglob("README.md")]
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(rooms)]
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *of_packages()]
+
+
+def of_this_tree() -> list[Path]:
+    """All but the changelog, which names what is gone."""
+    return [page for page in documents() if page.name != "CHANGELOG.md"]
+
+
+def of_packages() -> list[Path]:
+    """Those beside code."""
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("README.md"))
 
 
 @cache

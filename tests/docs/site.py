@@ -12,16 +12,16 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from html import escape
 from os.path import normpath, relpath
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+from tests.docs.links import PACKAGES, ROOT, of_packages
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("opatlas", "catalog", "tuning", "dashboard", "bench", "tests", "deploy")
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _TABLES = re.compile(r"<!-- tables: (.*?) -->")
 
@@ -29,8 +29,7 @@ _TABLES = re.compile(r"<!-- tables: (.*?) -->")
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
-    rooms = [path for package in PACKAGES for path in (ROOT / package).rglob("README.md")]
-    for path in [ROOT / "README.md", ROOT / "DESIGN.md", ROOT / "CHANGELOG.md", *rooms]:
+    for path in [ROOT / "README.md", ROOT / "DESIGN.md", ROOT / "CHANGELOG.md", *of_packages()]:
         name = path.relative_to(ROOT).as_posix()
         files.append(File.generated(config, address_of(name), content=path.read_text()))
     return files

@@ -27,6 +27,7 @@ from dashboard.run.stack import free_port
 from tests.compatibility.old_home import unpack
 from tests.configuring import configured
 from tests.databases import ROOT
+from tests.docs.links import of_this_tree
 from tests.docs.reading import PAGES, commands, spans
 from tests.docs.service import Service, until, what_make_runs
 
@@ -245,7 +246,7 @@ def make_target(typed: Typed, command: str) -> None:
     module = next((after for before, after in pairwise(words) if before == "-m"), None)
     if module:
         path = ROOT / module.replace(".", "/")
-        assert path.exists() or path.with_suffix(".py").exists() or module == "twine"
+        assert path.exists() or path.with_suffix(".py").exists() or module in ("mkdocs", "twine")
     if only := re.search(r"ONLY=(\w+)", command):
         assert words[-1] == only[1]
         from bench.__main__ import BENCHES
@@ -424,14 +425,6 @@ def test_options_named_alone_are_some_commands_own() -> None:
     assert named and named <= known
 
 
-ROOMS = [
-    path
-    for room in ("opatlas", "catalog", "tuning", "dashboard")
-    for path in (ROOT / room).rglob("README.md")
-]
-READ = [*PAGES, ROOT / "DESIGN.md", *sorted(ROOMS)]
-
-
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -439,29 +432,10 @@ def name_of(page: Path) -> str:
 FOLDERS = "opatlas|catalog|tuning|dashboard|templates|tests|bench|docs"
 
 
-@pytest.mark.parametrize("page", READ, ids=name_of)
-def test_files_and_links_exist(page: Path) -> None:
+@pytest.mark.parametrize("page", of_this_tree(), ids=name_of)
+def test_files_exist(page: Path) -> None:
     named = [span for span in spans(page) if re.fullmatch(rf"(?:{FOLDERS})/[\w./*-]*", span)]
     assert not [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
-    assert not [link for link in links if not (page.parent / link).exists()]
-
-
-@pytest.mark.parametrize("page", READ, ids=name_of)
-def test_variables_are_read_somewhere(page: Path) -> None:
-    named = set(re.findall(r"\b(?:OPATLAS_[A-Z_]*[A-Z]|DATABASE_URL|BROKER_URL)\b(?!…)", page.read_text()))
-    named -= {"OPATLAS_KEY"}  # the reader's own, in the first steps
-    # By its own name, or as a field of a typed configuration: OPATLAS_TICK_S is `tick_s: float`.
-    fields = {name: f"{name.removeprefix('OPATLAS_').lower()}: " for name in named}
-    assert not [name for name in named if name not in SOURCES and fields[name] not in SOURCES]
-
-
-SOURCES = "\n".join(
-    path.read_text()
-    for folder in ("catalog", "tuning", "dashboard", "opatlas", "bench")
-    for path in (ROOT / folder).rglob("*")
-    if path.suffix in (".py", ".c", ".h")
-)
 
 
 @pytest.fixture(scope="module")
@@ -477,7 +451,7 @@ def operations() -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("page", READ, ids=name_of)
+@pytest.mark.parametrize("page", of_this_tree(), ids=name_of)
 def test_addresses_of_the_api_exist(page: Path, operations: set[tuple[str, str]]) -> None:
     """``POST /api/v1/x/<id>/y``, and with … in place of what was said before."""
     for span in spans(page):

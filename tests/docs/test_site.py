@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases import ROOT
 from tests.docs import links
-from tests.docs.site import ROOT, address_of, linked, source_of, table, with_tables
+from tests.docs.site import address_of, linked, source_of, table, with_tables
 
 
 def test_no_link_leads_nowhere() -> None:

@@ -10,7 +10,6 @@ from tests.tenancy.test_matrix import browser, calls, changed, send, snapshot
 from tests.tenancy.world import World
 
 pytestmark = pytest.mark.django_db
-ONLY_POST = {405}
 REFUSED = {403, 404}
 
 # A viewer's own affairs, and what the service counts by itself.

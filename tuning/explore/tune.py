@@ -23,9 +23,7 @@ from tuning.explore.stage_end import StageEnd
 from tuning.explore.workshop import ClaimedSlice
 from tuning.measure.outcome import Outcome
 from tuning.models import State, TuningSlice
-from tuning.routes.base import Candidate, Learning, Route
-
-MOST_MEASURED = 3  # candidates of one slice that are measured: the search has ranked them by its own timing
+from tuning.routes.base import MOST_MEASURED, Candidate, Learning, Route
 
 
 def tune(work: ClaimedSlice) -> StageEnd:

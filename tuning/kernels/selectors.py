@@ -18,6 +18,8 @@ from tuning.kernels.models import Kernel, KernelDecision, KernelEvaluation, Kern
 from tuning.kernels.source_digest import source_digest
 from tuning.models import Trial
 
+MOST_STANDINGS = 100
+
 
 @dataclass(frozen=True)
 class VersionStanding:
@@ -166,7 +168,7 @@ def source_diff(version: KernelVersion, sight: Sight) -> str:
     return "\n".join(lines)
 
 
-def version_standings(version: KernelVersion, limit: int = 100) -> list[VersionStanding]:
+def version_standings(version: KernelVersion) -> list[VersionStanding]:
     """How a version does in the contests that it entered, where it wins first."""
     mine = set(implementations_of(version).values_list("pk", flat=True))
     trials = Trial.objects.filter(route=version.route, label=version.label, exploration__scope=SHARED)
@@ -174,12 +176,12 @@ def version_standings(version: KernelVersion, limit: int = 100) -> list[VersionS
     latest: dict[tuple[int, int, int], Trial] = {}
     for trial in trials.select_related(
         "exploration__operator", "exploration__target", "exploration__setting"
-    ).order_by("-pk")[: limit * 5]:
+    ).order_by("-pk")[: MOST_STANDINGS * 5]:
         if trial.implementation_id is None and not _is_of(version, trial):
             continue
         row = trial.exploration
         latest.setdefault((row.operator_id, row.target_id, row.setting_id), trial)
-    found = [_standing(trial, mine) for trial in list(latest.values())[:limit]]
+    found = [_standing(trial, mine) for trial in list(latest.values())[:MOST_STANDINGS]]
     return sorted(found, key=lambda one: (one.rank is None, one.rank or 0, -(one.ratio_to_default or 0.0)))
 
 

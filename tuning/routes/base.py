@@ -128,6 +128,10 @@ class Route(Protocol):
         ...
 
 
+MOST_MEASURED = 3
+"""Candidates of one slice that are measured, the first."""
+
+
 @runtime_checkable
 class Tunable(Protocol):
     """A route that can search further in slices (stage 2)."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from opatlas.identity import Operator, Setting, Target
-from tuning.routes.base import Budget, Candidate
+from tuning.routes.base import MOST_MEASURED, Budget, Candidate
 
 AT_ONCE = 8
+"""In a contest."""
 HANDED_OUT = "handed-out.json"
 """How far the tuning of an operator has come."""
 
@@ -28,10 +29,10 @@ class HandsOut:
     def tune(
         self: Any, operator: Operator, target: Target, setting: Setting, workdir: Path, seconds: float
     ) -> Iterator[Candidate]:
-        """Those that no contest tried, a few a slice."""
+        """Those that no contest tried, as many a slice as are measured."""
         state = workdir / HANDED_OUT
         first = int(json.loads(state.read_text())) if state.exists() else AT_ONCE
         every = self.space(operator, target, setting) if self.supports(operator, setting) else iter(())
-        found = list(islice(every, first, first + AT_ONCE))
+        found = list(islice(every, first, first + MOST_MEASURED))
         state.write_text(json.dumps(first + len(found)))
         yield from found

@@ -24,7 +24,6 @@ LINES_SHOWN = 50
 class LetterLine:
     """One notification within a message."""
 
-    notification_id: int
     happening: str
     key: str
     at: str
@@ -116,7 +115,6 @@ def _is_wanted(row: Notification, channel: str, welcome: set[int]) -> bool:
 
 def _line(row: Notification) -> LetterLine:
     return LetterLine(
-        notification_id=row.pk,
         happening=row.happening,
         key=row.key,
         at=row.at.isoformat(),

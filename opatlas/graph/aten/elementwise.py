@@ -13,9 +13,9 @@ from opatlas.graph.aten.builder import CannotMap, Ref, Scalar, broadcast, is_flo
 from opatlas.graph.aten.call import AtenRule, Call, rule
 
 
-def _float_input(call: Call, name: str = "self") -> Ref:
+def _float_input(call: Call) -> Ref:
     """The argument; whole numbers become float32, as PyTorch's functions of real numbers have it."""
-    x = call.tensor(name)
+    x = call.tensor("self")
     return x if is_float(x.dtype) else call.cast(x, "float32")
 
 

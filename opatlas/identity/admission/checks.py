@@ -12,26 +12,26 @@ from opatlas.identity.operator import Value
 from opatlas.identity.workbench import NodeStep, Workbench
 
 
-def check_step(step: NodeStep, schema: schemas.Schema, where: str = "") -> None:
+def check_step(step: NodeStep, schema: schemas.Schema) -> None:
     """Inputs, outputs and attributes against the schema; attributes become plain data of its kinds."""
     if not schema.min_inputs <= len(step.inputs) <= schema.max_inputs:
         wanted = _count(schema.min_inputs, schema.max_inputs)
-        refuse(f"{step.op} takes {wanted} inputs, not {len(step.inputs)}.", where)
+        refuse(f"{step.op} takes {wanted} inputs, not {len(step.inputs)}.")
     if not schema.min_outputs <= len(step.outputs) <= schema.max_outputs:
         wanted = _count(schema.min_outputs, schema.max_outputs)
-        refuse(f"{step.op} has {wanted} outputs, not {len(step.outputs)}.", where)
+        refuse(f"{step.op} has {wanted} outputs, not {len(step.outputs)}.")
     optional = {
         i for i, formal in enumerate(schema.raw.inputs) if formal.option == formal.option.__class__.Optional
     }
     for position, name in enumerate(step.inputs):
         if not name and position not in optional:
-            refuse(f"{step.op}'s input {position} may not be left out.", where)
+            refuse(f"{step.op}'s input {position} may not be left out.")
     step.attrs = {
         name: schemas.coerce(value, _known(step, schema, name), step.op) for name, value in step.attrs.items()
     }
     for name, attribute in schema.attributes.items():
         if attribute.required and name not in step.attrs:
-            refuse(f"{step.op} needs its attribute '{name}'.", where)
+            refuse(f"{step.op} needs its attribute '{name}'.")
 
 
 def _known(step: NodeStep, schema: schemas.Schema, name: str) -> schemas.Attribute:

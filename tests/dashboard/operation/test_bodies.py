@@ -6,6 +6,7 @@ import io
 import json
 import re
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -47,20 +48,26 @@ def test_one_address_leaves_room_for_others(impatient: None) -> None:
         pass
 
 
-def test_who_comes_while_others_read_quickly_waits_for_them() -> None:
-    readers, waiting = Readers(), threading.Event()
+def test_who_comes_while_others_read_quickly_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers, looked, waits = Readers(lambda: 0.0), list[tuple[bool, float]](), threading.Event()
     held = [readers.turn("a") for _ in range(4)]
     for one in held:
         one.__enter__()
 
     def end_one() -> None:
-        waiting.wait(10)
+        assert waits.wait(60)
         held[0].__exit__(None, None, None)
 
+    def wait_for(free: Callable[[], bool], patience_s: float) -> bool:
+        looked.append((free(), patience_s))
+        waits.set()
+        return wait(free, 60)
+
+    wait = readers._changed.wait_for
+    monkeypatch.setattr(readers._changed, "wait_for", wait_for)
     threading.Thread(target=end_one).start()
-    waiting.set()
     with readers.turn("a"):
-        pass
+        assert looked == [(False, bodies.PATIENCE_S)]
 
 
 def test_nobody_waits_for_those_that_are_known_to_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:

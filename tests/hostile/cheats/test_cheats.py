@@ -22,6 +22,11 @@ pytestmark = [
 ]
 
 
+LOOKS = 4
+"""Processes, each on values of its own, that who is wrong on some kinds only may meet before one of these; of
+the rarest kind all sets of one hold none one time in 400. Before it is served, it meets as many."""
+
+
 def marked(cheat: Cheat) -> Any:
     """By day one cheat for each way of being caught; all of them by ``make test-cheats``, and nightly."""
     same = next(other for other in CHEATS if other.caught == cheat.caught)
@@ -44,7 +49,10 @@ def test_a_cheat_is_refused_for_its_reason(measure: Measure, cheat: Cheat) -> No
         return cheat.by_a_clock and case.threads == 1 and gain_us < SLACK_US + MORE_US
 
     def refused() -> Outcome:
-        outcome = measure(case, SHORT if Status.TIMED_OUT in cheat.statuses else LIMITS)
+        limits = SHORT if Status.TIMED_OUT in cheat.statuses else LIMITS
+        for _ in range(LOOKS if cheat.values else 1):
+            if not (outcome := measure(case, limits)).ok:
+                break
         assert not outcome.ok or gained_nothing(outcome), outcome  # however busy the host is
         return outcome
 

@@ -179,7 +179,7 @@ def test_what_is_watched_was_not_prefetched(model, run, monkeypatch):
     monkeypatch.setattr("opatlas.client.watching.FIRST_POLL_S", 0.01)
     client, told = run(), threading.Event()
     client.when_known(lambda _: told.set(), model[0])
-    assert told.wait(10)
+    assert told.wait(60)
     client.close()
     assert (row().memory_hits, row().prefetched) == (1, jobs.Prefetched())
 

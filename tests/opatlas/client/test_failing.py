@@ -71,7 +71,7 @@ def settled(client):
     """Everything that it does beside the job is done."""
     done = threading.Event()
     client.aside(done.set)
-    assert done.wait(10)
+    assert done.wait(60)
 
 
 def test_the_third_call_is_the_defaults_and_all_after_it(publish_add, job, told, caplog):

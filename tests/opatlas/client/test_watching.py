@@ -22,7 +22,7 @@ class Clock(threading.Event):
 
     def wait(self, timeout=None):
         self.waits.append(timeout)
-        return not self.set_off.wait(10)
+        return not self.set_off.wait(60)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def watched():
             watcher.add(Asked(key), lambda key=key: told.append(key))
         thread = watcher._thread
         clock.set_off.set()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive() and sorted(told) == KEYS
         return clock.waits, asked
 

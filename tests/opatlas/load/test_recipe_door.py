@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from opatlas.errors import LoadError
 from opatlas.identity import Operator
 from opatlas.load import Manifest
-from opatlas.load.recipe import load_recipe
+from opatlas.load.recipe import check_recipe, load_recipe, with_threads_of
 from tests.opatlas.load.operators import Case, operator_of
 
 X = np.ones((2, 3), np.float32)
@@ -73,8 +72,6 @@ def test_a_manifest_whose_parts_are_no_objects_is_refused(field: str) -> None:
     ],
 )
 def test_on_other_threads_a_call_has_all_where_it_had_all(had: Any, threads: int, has: int) -> None:
-    made = replace(manifest(softmax()), setting={"threads": 4}, recipe={**EAGER, **had})
-    kernel: Any = load_recipe(made, {}, threads)
-    assert kernel.recipe["threads"] == has
+    assert check_recipe(with_threads_of({**EAGER, **had}, 4, threads), threads)["threads"] == has
     with pytest.raises(LoadError, match="is 'all'"):
-        load_recipe(replace(made, recipe={**EAGER, "threads": "all"}), {}, threads)
+        check_recipe(with_threads_of({**EAGER, "threads": "all"}, 4, threads), threads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime as ort
@@ -18,12 +19,14 @@ from tests.opatlas.plan.test_hard_models import build, of, tensor
 
 
 class Tasks:
-    """A folder like the kernel's; ``looks``: what each thread's state is at one look after another."""
+    """A folder like the kernel's; ``looks``: what each thread's state is at one look after another, a
+    millisecond later each, and no other time goes by."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **looks: str) -> None:
         self.folder, self._looks, self.pauses = folder, looks, 0
         self._show()
-        monkeypatch.setattr(resting.time, "sleep", self._pause)
+        clock = SimpleNamespace(sleep=self._pause, perf_counter=lambda: 1e-3 * self.pauses)
+        monkeypatch.setattr(resting, "time", clock)
 
     def _pause(self, seconds: float) -> None:
         self.pauses += 1
@@ -59,8 +62,8 @@ def test_who_never_rests_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.
     others = OtherThreads(tmp_path)
     others.wait(patience_s=0.01)
     waited = tasks.pauses
-    assert waited >= 1
-    others.wait(patience_s=60)  # of the test's time nothing goes by: a pause takes none
+    assert 10 <= waited <= 11
+    others.wait(patience_s=60)
     assert tasks.pauses == waited
     assert OtherThreads(tmp_path / "none").at_work() == set()
 

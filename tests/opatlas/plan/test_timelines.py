@@ -61,7 +61,7 @@ def test_of_a_whole_model_onnx_runtimes_own_profile_is_shown() -> None:
         made = session.timeline(FEED)
     assert made.rows == ("ONNX Runtime",)
     assert {one.said.partition(" ")[0] for one in made.boxes} >= {"Tanh", "Neg", "Sum"}
-    assert len(made.boxes) <= 13 and made.took_us < 1e6
+    assert len(made.boxes) <= 13 and made.took_us < 60e6
 
 
 def test_of_engines_each_step_has_its_wait_beside_the_expected_one() -> None:

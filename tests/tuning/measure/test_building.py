@@ -13,8 +13,8 @@ from tuning.measure.laboratory import Bench, Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.routes.base import BuiltArtifact, Candidate
 
-SMALL = Limits(build_s=2.0, memory_bytes=256 << 20, disk_bytes=32 << 20)
-PATIENT = replace(SMALL, build_s=60.0)  # for what shall come to its end, however busy the host is
+PATIENT = Limits(build_s=60.0, memory_bytes=256 << 20, disk_bytes=32 << 20)
+HASTY = replace(PATIENT, build_s=2.0)  # for what would never end
 
 
 def wish(do: str) -> Candidate:
@@ -47,7 +47,8 @@ def test_a_build_comes_back_with_files_schedule_and_source(
 def test_a_build_that_fails_is_an_outcome(
     lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path, do: str, status: Status, words: str
 ) -> None:
-    outcome = lab.build(Obedient(), relu, setting, wish(do), tmp_path, SMALL)
+    limits = HASTY if status is Status.TIMED_OUT else PATIENT
+    outcome = lab.build(Obedient(), relu, setting, wish(do), tmp_path, limits)
     assert isinstance(outcome, Outcome)
     assert outcome.status is status, outcome
     assert words in outcome.detail
@@ -57,7 +58,7 @@ def test_a_build_that_fails_is_an_outcome(
 def test_the_log_of_a_failed_build_is_kept(
     lab: Laboratory, relu: Operator, setting: Setting, tmp_path: Path
 ) -> None:
-    outcome = lab.build(Obedient(), relu, setting, wish("crash"), tmp_path, SMALL)
+    outcome = lab.build(Obedient(), relu, setting, wish("crash"), tmp_path, PATIENT)
     assert isinstance(outcome, Outcome)
     assert "about to crash" in outcome.log_tail
 

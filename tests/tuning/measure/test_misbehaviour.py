@@ -17,10 +17,9 @@ MEASURED = {Status.OK, Status.NOISY, Status.SLOWER}
 """What an honest kernel may come to on a machine that runs other tests beside."""
 CAUGHT = {Status.CRASHED, Status.CHEATED}
 """Seen by who watches (any tier), or ended by the filter for system calls (tier T2)."""
-SMALL = Limits(run_s=3.0, memory_bytes=256 << 20, disk_bytes=64 << 20)
-PATIENT = replace(SMALL, run_s=20.0)
+PATIENT = Limits(run_s=20.0, memory_bytes=256 << 20, disk_bytes=64 << 20)
 """For what another limit ends, however slow the machine is."""
-HASTY = replace(SMALL, run_s=1.0)
+HASTY = replace(PATIENT, run_s=1.0)
 """For what would never end."""
 NOT_COMPUTED = ("new values", "when timed")
 """Found out in runs on new values at the latest; a look drawn by lot during the race may come first."""
@@ -96,7 +95,7 @@ def test_threads_that_never_rest_are_a_cheat(relu_bench: Bench, kernel: Kernel) 
 
 def test_two_crashes_in_a_row_leave_the_laboratory_usable(relu_bench: Bench, kernel: Kernel) -> None:
     for name in ("segfault", "kill_zygote", "forks"):
-        assert relu_bench.measure(kernel(name), SMALL).status in CAUGHT
+        assert relu_bench.measure(kernel(name), PATIENT).status in CAUGHT
     assert relu_bench.measure(kernel("honest")).status in MEASURED
 
 
@@ -137,6 +136,6 @@ def test_memory_has_a_hard_limit_too(relu_bench: Bench, kernel: Kernel) -> None:
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0); if (m == MAP_FAILED) return 12;
         relu(t); return 0; }"""
     )
-    outcome = relu_bench.measure(kernel("populates", "#include <sys/mman.h>\n" + source), SMALL)
+    outcome = relu_bench.measure(kernel("populates", "#include <sys/mman.h>\n" + source), PATIENT)
     assert outcome.status is Status.CRASHED, outcome
     assert "12" in outcome.detail

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,25 +26,34 @@ def recent(organisation: Any) -> float:
 
 
 def test_seconds_are_counted_and_forgotten_by_halves(tenant: Any, configure: Any) -> None:
-    configure(share_half_life_s=60.0)
+    configure(share_half_life_s=86_400.0)
     charge(tenant.pk, 40.0)
     charge(tenant.pk, 40.0)
     assert recent(tenant) == pytest.approx(80.0, abs=1)
-    WorkerShare.objects.update(at=timezone.now() - timedelta(seconds=60))
+    WorkerShare.objects.update(at=timezone.now() - timedelta(days=1))
     assert recent(tenant) == pytest.approx(40.0, abs=1)
     assert WorkerShare.objects.get().spent_s == 80.0
 
 
+@pytest.fixture
+def takes_two_s(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece, and nothing of it is forgotten meanwhile."""
+    configure(share_half_life_s=86_400.0)
+    monkeypatch.setattr(shares, "time", SimpleNamespace(monotonic=itertools.count(step=2.0).__next__))
+
+
+@pytest.mark.usefixtures("takes_two_s")
 def test_a_piece_is_charged_when_it_begins_so_that_other_workers_see_it(tenant: Any) -> None:
     with charged(tenant.pk, Work.TUNE):
-        assert recent(tenant) == pytest.approx(EXPECTED_S[Work.TUNE], abs=0.5)
-    assert recent(tenant) < 1.0
+        assert recent(tenant) == pytest.approx(EXPECTED_S[Work.TUNE], rel=0.01)
+    assert recent(tenant) == pytest.approx(2.0, rel=0.01)
 
 
+@pytest.mark.usefixtures("takes_two_s")
 def test_what_breaks_is_charged_too(tenant: Any) -> None:
     with pytest.raises(RuntimeError), charged(tenant.pk, Work.FIRST):
         raise RuntimeError
-    assert WorkerShare.objects.get().spent_s < 1.0
+    assert WorkerShare.objects.get().spent_s == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, 101.0, float("nan"), float("inf")])

@@ -72,16 +72,6 @@ def running() -> Any:
     return contests.filter(fence__gt=2).first()
 
 
-def steps_by_operator(home: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the fake laboratories noted, by operator and in order."""
-    steps = defaultdict(list)
-    for line in (home / "laboratory.jsonl").read_text().splitlines():
-        entry = json.loads(line)
-        if entry["operator"]:
-            steps[entry["operator"]].append(entry)
-    return steps
-
-
 def claims_overlap() -> list[tuple[Any, Any]]:
     """Pairs of trials of one exploration under different claims that ran at the same time."""
     from datetime import timedelta

@@ -64,14 +64,15 @@ def test_first_results_that_wait_too_long_unless_somebody_paused_them(world, sil
     assert firing() == []
 
 
-def slot(hours_ago: int, hits: int, misses: int) -> None:
-    hour = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=hours_ago)
-    TrafficSlot.objects.update_or_create(
-        tenant="all", grain="hour", start=hour, defaults={"hits": hits, "misses": misses}
-    )
-
-
 def test_a_hit_rate_that_falls(world):
+    this_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+
+    def slot(hours_ago: int, hits: int, misses: int) -> None:
+        start = this_hour - timedelta(hours=hours_ago)
+        TrafficSlot.objects.update_or_create(
+            tenant="all", grain="hour", start=start, defaults={"hits": hits, "misses": misses}
+        )
+
     slot(30, 950, 50)
     slot(0, 60, 39)
     assert firing() == []  # 99 lookups say nothing

@@ -80,7 +80,7 @@ def launches(device: Any) -> None:
     last = device.record()
     device.synchronize()
     assert doubling.is_right()
-    assert 0 <= device.elapsed_us(first, last) < 1e6
+    assert 0 <= device.elapsed_us(first, last) < 60e6
     device.unload(doubling.module)
 
 
@@ -100,7 +100,7 @@ def any_thread_may_call(device: Any) -> None:
         own = Doubling(device)
         own.run()
         assert own.is_right()
-        assert 0 <= device.elapsed_us(device.record(), _after(device)) < 1e6
+        assert 0 <= device.elapsed_us(device.record(), _after(device)) < 60e6
         device.free(own.x)
         device.host_memory(1000)
 

@@ -129,7 +129,7 @@ def test_the_devices_own_clock_says_what_runs_took(
         bound()
         bound()
 
-    assert 600 <= bound.device_us(twice) < 60_000
+    assert 600 <= bound.device_us(twice) < 500_000
 
 
 def test_a_setting_with_graphs_launches_all_at_once(

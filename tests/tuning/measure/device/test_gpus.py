@@ -96,6 +96,6 @@ def test_a_device_has_one_worker(tmp_path: Path) -> None:
     with pytest.raises(DeviceTaken, match="cuda:0 is served by another worker"):
         take_device("cuda:0", "GPU-1", lock)
     take_device("cuda:1", "GPU-2", lock)
-    held.communicate("\n", timeout=10)
+    held.communicate("\n", timeout=60)
     take_device("cuda:0", "GPU-1", lock)
     take_device("cuda:0", "GPU-1", lock)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -216,4 +218,6 @@ def test_who_crowds_itself_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     assert result.rounds == result.noisy_rounds == max(noise.SETTLED_ROUNDS, 2 * effort.rounds)
     # Somebody else presses for the CPUs: that can pass, so it is waited for.
     monkeypatch.setattr(timer, "wait_until_quiet", lambda *windows_s: False)
+    ticks_s = itertools.count(step=1e-3)
+    monkeypatch.setattr(timer, "time", SimpleNamespace(perf_counter=lambda: next(ticks_s)))
     assert race(racers, Effort(0.05, 5, stop_losers=False)).rounds > result.rounds

@@ -44,5 +44,6 @@ def test_a_kernel_against_itself_is_a_draw(relu_bench: Bench, kernel: Callable[.
     pairs = lined_up(relu_bench, *[kernel("once", REPEATED % 2)] * 6)
     draws = [pairs[one, one + 1] for one in (0, 2, 4)]
     assert all(draw.low <= draw.ratio <= draw.high for draw in draws)
-    # Where luck is a factor of two, all three processes of one side had it in 1 of 55 draws.
-    assert sum(draw.low <= 1.02 and draw.high >= 0.98 for draw in draws) >= 2
+    # Where luck is a factor of two, all three processes of one side had it in 1 of 55 draws: in all three
+    # draws, one time in 100,000. What favours one side by its place does so in each.
+    assert any(draw.low <= 1.02 and draw.high >= 0.98 for draw in draws)

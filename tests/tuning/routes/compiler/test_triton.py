@@ -22,7 +22,7 @@ from tests.configuring import configured
 from tests.tuning.routes.compiler.triton_cases import CASES, half, tensor
 from tests.tuning.routes.compiler.triton_interpreted import first_of_each
 from tuning.measure.laboratory import Laboratory
-from tuning.routes.base import Budget, BuiltArtifact, Candidate, No, RouteError
+from tuning.routes.base import MOST_MEASURED, Budget, BuiltArtifact, Candidate, No, RouteError
 from tuning.routes.compiler.triton.route import BY_NAME, NAME, TritonRoute
 from tuning.routes.handed_out import AT_ONCE
 
@@ -151,6 +151,7 @@ def test_the_space_is_walked_by_tuning_where_the_contest_stopped(tmp_path: Path)
     seen = [candidate.parameters for candidate in first]
     assert len(seen) == AT_ONCE
     while found := list(ROUTE.tune(operator, GPU, SETTING, tmp_path, 1.0)):
+        assert len(found) <= MOST_MEASURED, "no slice comes back to the others"
         seen += [candidate.parameters for candidate in found]
     assert seen == [candidate.parameters for candidate in ROUTE.space(operator, GPU, SETTING)]
     assert len({json.dumps(parameters) for parameters in seen}) == len(seen) > 2 * AT_ONCE

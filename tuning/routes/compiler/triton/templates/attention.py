@@ -128,7 +128,7 @@ class Attention:
 def _splits(blocks: int, deep: int, target: Target) -> Iterator[int]:
     """In how many parts the keys are worth being passed over: as many as give every multiprocessor a block,
     which is what few queries of long contexts need; and one."""
-    most = min(max(1, target.multiprocessors) // blocks, deep // 2, 32)
+    most = min(target.multiprocessors // blocks, deep // 2, 32)
     if most > 1:
         yield power_of_two(most + 1) // 2
     yield 1

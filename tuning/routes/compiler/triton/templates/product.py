@@ -92,7 +92,7 @@ class Product:
                         "stages": stages,
                         "split": split,
                         "tma": tma,
-                        "programs": max(1, target.multiprocessors) if tma else 0,
+                        "programs": target.multiprocessors if tma else 0,
                     }
 
     def launch(self, operator: Operator, setting: Setting, configuration: Configuration) -> TritonLaunch:
@@ -197,7 +197,7 @@ def _splits(tile: tuple[int, ...], m: int, n: int, k: int, batches: int, target:
     multiprocessor a block."""
     yield 1
     blocks = parts(m, tile[0]) * parts(n, tile[1]) * batches
-    most = min(max(1, target.multiprocessors) // blocks, k // LEAST_DEPTH, 32)
+    most = min(target.multiprocessors // blocks, k // LEAST_DEPTH, 32)
     split = power_of_two(most + 1) // 2 if most > 1 else 1
     if split > 1 and 4 * m * n * batches * split <= MOST_SUMS_BYTES:
         yield split
@@ -208,6 +208,6 @@ def _work(one: tuple[int, ...], m: int, n: int, k: int, batches: int, target: Ta
     read in each step of the depth (an element read is as much as 32 multiplied; half as much where an engine
     reads it); and the sums of parts, written and read once."""
     rows, columns, *_, split, tma = one
-    waves = parts(parts(m, rows) * parts(n, columns) * batches * split, max(1, target.multiprocessors))
+    waves = parts(parts(m, rows) * parts(n, columns) * batches * split, target.multiprocessors)
     summed = 64 * split * rows * columns if split > 1 else 0
     return waves * (rows * columns + (16 if tma else 32) * (rows + columns)) * (k / split) + summed
