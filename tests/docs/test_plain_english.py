@@ -35,6 +35,7 @@ HELD: dict[str, int] = {
     "docs/operation.md": 18_500,
     "docs/plans.md": 25_000,
     "docs/protocol.md": 17_000,
+    "docs/semantics.md": 9_000,
     "docs/service.md": 7_000,
     "docs/stories.md": 5_000,
     "docs/tables.md": 2_000,
