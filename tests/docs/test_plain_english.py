@@ -32,6 +32,7 @@ HELD: dict[str, int] = {
     "docs/g1.md": 7_500,
     "docs/g4.md": 9_500,
     "docs/measuring.md": 10_000,
+    "docs/onnxruntime.md": 7_000,
     "docs/operation.md": 18_500,
     "docs/plans.md": 25_000,
     "docs/protocol.md": 17_000,
