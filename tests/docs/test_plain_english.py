@@ -27,6 +27,7 @@ HELD: dict[str, int] = {
     "docs/choices.md": 5_000,
     "docs/client.md": 19_000,
     "docs/compared.md": 8_500,
+    "docs/configuration.md": 15_000,
     "docs/contest.md": 12_000,
     "docs/figures.md": 15_000,
     "docs/g1.md": 7_500,
