@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Treatment(Enum):
-    """What a session makes of an option or a method."""
+    """What a session does with an option or method."""
 
     HONOURED = "honoured"
     HANDED_ON = "handed on"
