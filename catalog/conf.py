@@ -1,4 +1,4 @@
-"""What of the service can be set, as far as the catalogue reads it; and its fixed limits."""
+"""The catalogue's part of the configuration, and its fixed limits."""
 
 from __future__ import annotations
 
