@@ -1,4 +1,4 @@
-"""What can be set of the web service: addresses, limits, mail, money. Django's settings import it."""
+"""The web service's configuration: addresses, limits, mail, money. Django's settings import it."""
 
 from __future__ import annotations
 
