@@ -42,7 +42,7 @@ TIMEOUT_S = 15.0
 CLAIM_S = 60.0  # far more than a request can take
 _FORGET_EVERY_S = 3600.0
 BEGINNING = "beginning a delivery"
-"""The prefix of failed rows that are deliveries."""
+"""The step whose failed rows are deliveries."""
 USER_AGENT = "Opatlas-Webhooks/1"
 
 

@@ -46,7 +46,7 @@ class AlertOrder:
 
 
 def may_steer(viewer: Viewer, alert: Alert) -> bool:
-    """Whether this viewer may change an alert with these facts."""
+    """Whether this viewer may change this alert."""
     return viewer.may(BILL if alert.rule in OF_ACCOUNT else OPERATE, alert.organisation_id)
 
 
