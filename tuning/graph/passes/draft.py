@@ -126,19 +126,21 @@ class ChosenLayouts:
 
 @dataclass(frozen=True)
 class PlanDraft:
-    """``published`` by operator key; ``chosen`` kernels by node, a fused one under its last node; ``apart``:
-    kernels of nodes in whose place a fused operator runs.
-    ``together``: what nodes that are left to ONNX Runtime as one operator take, under their last; the others
-    of them take nothing; ``groups`` has these nodes, under their last. ``fusions``: what may be fused;
-    ``questions``: those of them that nothing is published of, by their numbers, those first that might save
-    most; ``ratios``: of published ones, by operator key, what its nodes took ÷ what it takes, None where
-    nobody who runs in a plan has it. ``forms``: what may run channels-last; ``reorders``: operators' keys of
-    what brings values from one layout into another; ``layouts``: what became of them. ``assumed``: of nodes
-    that a pass put in, and of those that it put into another layout. ``bodies``: drafts of the bodies of
-    branches and loops, by node and body, with numbers of their own; ``runs``: how often one run of the model
-    is expected to run this one. ``in_place``: what ONNX Runtime takes for nodes where they stand in the
-    model, and ``borders``: what it costs to cut it; both where a profile says so. What is of all of them,
-    ``published``, ``reorders`` and ``layouts``, the model's own draft has."""
+    """The choices so far. ``published``: operators by key. ``chosen``: kernels by node, a fused one under its
+    last node; ``apart``: kernels of nodes that a fused operator replaces.
+
+    ``groups``: nodes left to ONNX Runtime as one operator, under the last one; ``together``: their time,
+    there. ``fusions``: what may be fused; ``questions``: unpublished fusions by number, those first that
+    might save most; ``ratios``: of published ones by key, the nodes' time ÷ theirs, None if nothing that runs
+    in a plan has it. ``forms``: what may run channels-last; ``reorders``: keys of the operators that change
+    layouts; ``layouts``: the result. ``assumed``: times of nodes that a pass inserted, or put into another
+    layout.
+
+    ``bodies``: drafts of the bodies of branches and loops, by node and body, with numbers of their own;
+    ``runs``: how often one run of the model runs this one. ``in_place`` and ``borders``, if a profile has
+    them: ONNX Runtime's times in place, and the cost of cuts. Only the model's draft has ``published``,
+    ``reorders`` and ``layouts``.
+    """
 
     structure: ModelStructure
     published: Mapping[str, KnownOperator]
