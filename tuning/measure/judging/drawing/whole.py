@@ -145,6 +145,6 @@ def _places(domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:
     """Along an axis: any, its ends, one again and again, in order; from both ends where they may be."""
     extent = max(1, domain.bounds[0])
     made: np.ndarray = _between(0, extent - 1, count, rng).astype(np.int64)
-    if rng.integers(0, 4) == 0:  # as positions are
-        made = (np.arange(count) + int(rng.integers(0, extent))) % extent
+    if rng.integers(0, 4) == 0:  # half of them, as positions are
+        made[count // 2 :] = (np.arange(count - count // 2) + int(rng.integers(0, extent))) % extent
     return marked(made, domain, rng)
