@@ -1,8 +1,9 @@
-"""Recipes ``cublas gemm_ex`` and ``cublas sgemm``: a product by cuBLAS's own choice of kernel.
+"""Recipes ``cublas gemm_ex`` and ``cublas sgemm``: a product as cuBLAS computes it for whoever leaves the
+choice to it.
 
-``sgemm`` is its oldest function, for float32 alone; ``gemm_ex`` names the types and the accumulation type.
-Both choose by other rules than cuBLASLt's heuristic. The kernel depends on the device and on the library's
-version, so a recipe needs that exact version.
+``sgemm`` is its oldest function and for float32 alone; ``gemm_ex`` names the types and how sums are kept.
+Both choose for themselves, by rules that are not those of cuBLASLt's heuristic. Which kernel that is depends
+on the library's version, which a recipe therefore needs exactly, and on the device.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from opatlas.load.cuda.nvidia_library import NvidiaLibrary, shared_library
 from opatlas.load.cuda.products import TYPES, Addresses, ProductKernel, compute_type
 
 WORKSPACE_BYTES = 32 << 20
-"""NVIDIA's advice for its newest devices. Without it the library would allocate its own, uncounted, when the
-handle is made."""
+"""What NVIDIA advises for its newest devices. Its own workspace the library would take from the device when
+the handle is made, counted by nobody."""
 
 # From cublas_api.h. Since sm_80 no other algorithm can be asked for.
 STRICT, WITH_TF32 = 0, 3
 SUMS_IN_FLOAT32 = 16
-"""Partial sums in 16 bits would have larger errors than are allowed for sums in float32."""
+"""Parts of a sum in 16 bits would be further off than sums in float32 are allowed to be."""
 ANY_ALGORITHM = -1
 
 FUNCTIONS = {
@@ -54,7 +55,7 @@ class CublasLibrary(NvidiaLibrary):
     def multiplier(
         self, call: str, product: MatrixProduct, tf32: bool, at: Addresses
     ) -> Callable[[int], None]:
-        """A launch into a given stream; returns at once."""
+        """A launch into the stream that it is given; returns at once."""
         function = FUNCTIONS[call, product.batches > 1]
         arguments = (self._handle, *_arguments(call, product, tf32, at))
         mode = SUMS_IN_FLOAT32 | (WITH_TF32 if tf32 and product.dtype == "float32" else STRICT)
@@ -83,7 +84,7 @@ class CublasLibrary(NvidiaLibrary):
 
 
 def _arguments(call: str, product: MatrixProduct, tf32: bool, at: Addresses) -> tuple[Any, ...]:
-    """All arguments after the handle."""
+    """All that follow the handle."""
     typed, many = call == "gemm_ex", product.batches > 1
 
     def matrix(one: Matrix, address: int) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """Recipe ``cublaslt matmul``: one of the algorithms that cuBLASLt's heuristic offers for a product.
 
-The meaning of an algorithm's number depends on the device and on the library's version, so a recipe needs
-that exact version.
+Which algorithm a number means depends on the library's version, which a recipe therefore needs exactly, and
+on the device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TURN_FIRST, TURN_SECOND = 3, 4
 BATCH_COUNT, BATCH_STEP = 5, 6
 MOST_WORKSPACE, REDUCTIONS = 1, 3
 IN_COMPUTE_TYPE = 2
-"""Partial sums are kept in float32: in 16 bits errors would be larger than is allowed."""
+"""Parts of a sum are kept in float32: in 16 bits they would be further off than sums in float32 may be."""
 
 
 class Algorithm(ctypes.Structure):
@@ -42,16 +42,16 @@ class Algorithm(ctypes.Structure):
 
 
 class ProductLibrary(Protocol):
-    """The part of cuBLASLt that is used."""
+    """What is used of cuBLASLt."""
 
     def algorithms(self, product: MatrixProduct, tf32: bool) -> Sequence[Algorithm]:
-        """The algorithms that support the product, the expected fastest first."""
+        """Those that can, the one that should be fastest first."""
         ...
 
     def multiplier(
         self, product: MatrixProduct, tf32: bool, algorithm: Algorithm, at: Addresses
     ) -> Callable[[int], None]:
-        """A launch into a given stream; returns at once."""
+        """A launch into the stream that it is given; returns at once."""
         ...
 
 
@@ -101,7 +101,7 @@ class CublasLtLibrary(NvidiaLibrary):
         return lambda stream: self.ask("cublasLtMatmul", *given, ctypes.c_void_p(stream))
 
     def _described(self, product: MatrixProduct, tf32: bool) -> tuple[ctypes.c_void_p, ...]:
-        """The descriptors of the operation and the three matrices. They live as long as the process."""
+        """The operation and the three matrices, in the library's words. They stay as long as the process."""
         operation = self.made("cublasLtMatmulDescCreate", compute_type(product, tf32), TYPES["float32"])
         for which, matrix in ((TURN_FIRST, product.first), (TURN_SECOND, product.second)):
             self._set("cublasLtMatmulDesc", operation, which, ctypes.c_int32(matrix.turned))

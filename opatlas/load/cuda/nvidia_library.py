@@ -1,4 +1,4 @@
-"""NVIDIA's libraries by their C interfaces, through ``ctypes``, without further bindings."""
+"""NVIDIA's libraries by their C interfaces, through ``ctypes``: no bindings of their own are needed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from opatlas.load.cuda.driver import DeviceFailed
 
 
 def shared_library(name: str, title: str) -> ctypes.CDLL:
-    """The library that PyTorch installs, or that the linker finds. ``name``: as in ``cuda-pathfinder``;
-    ``title``: for people. Raises :class:`LoadError`."""
+    """Where PyTorch brings it, or the linker finds it. ``name`` as ``cuda-pathfinder`` has it, ``title`` as
+    people write it. Raises :class:`LoadError`."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -21,7 +21,7 @@ def shared_library(name: str, title: str) -> ctypes.CDLL:
 
 
 class NvidiaLibrary:
-    """A library whose functions return a status. Every call may raise :class:`DeviceFailed`."""
+    """One of them, whose functions answer with a status. Every call may raise :class:`DeviceFailed`."""
 
     title: str
 

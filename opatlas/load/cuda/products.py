@@ -1,4 +1,4 @@
-"""The common part of cuBLAS and cuBLASLt: their names of types, the places of a product's matrices on the
+"""What cuBLAS and cuBLASLt have in common: what they call types, where a product's matrices lie on the
 device, and a kernel of one launch."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMPUTE_FLOAT32, COMPUTE_TF32 = 68, 77
 
 
 def compute_type(product: MatrixProduct, tf32: bool) -> int:
-    """The accumulation type, and whether float32 operands may be rounded."""
+    """How sums are kept, and whether operands of float32 may be rounded on their way."""
     return COMPUTE_TF32 if tf32 and product.dtype == "float32" else COMPUTE_FLOAT32
 
 
@@ -35,8 +35,8 @@ class Addresses:
 
 
 class ProductKernel(DeviceKernel):
-    """One product by one launch of a library. Raises :class:`~opatlas.errors.LoadError` if the operator is
-    none."""
+    """One product by one launch of a library's. Raises :class:`~opatlas.errors.LoadError` where the operator
+    is none."""
 
     loads_late = True
 
@@ -46,7 +46,7 @@ class ProductKernel(DeviceKernel):
         self.tf32 = bool(recipe["tf32"])
 
     def multiplier(self, at: Addresses) -> Callable[[int], None]:
-        """A launch into a given stream; returns at once."""
+        """The launch into the stream that it is given; returns at once."""
         raise NotImplementedError
 
     def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
