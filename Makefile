@@ -129,8 +129,8 @@ SINCE := $(shell date +%s)
 var/gpu/venv/bin/python:
 	@$(PYTHON) -m tuning.bare.unpacked
 
-test-gpu: | $(GPU_BIN)/python  ## A slice of the tests that a GPU runs (and the simulated one), without the service
-	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tuning.bare test --since $(SINCE)
+test-gpu: | $(GPU_BIN)/python  ## The tests about devices, those on a GPU and on simulated ones, without the service
+	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tests.gpu -q
 
 bench-gpu: | $(GPU_BIN)/python  ## A slice of the figures on a GPU, into var/gpu/state (OPATLAS_WORKLOADS: the open lists)
 	@. ./tuning/bare/environment.sh && $(GPU_BIN)/python -m tuning.bare bench --since $(SINCE)

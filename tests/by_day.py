@@ -1,4 +1,4 @@
-"""What of many cases runs by day: docs/changing.md says which tests do ("A test").
+"""What of many cases runs by day: docs/changing.md says which tests do.
 
 Each gives parameters for ``pytest.mark.parametrize``, of which all that is not for the day is nightly.
 """

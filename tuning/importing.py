@@ -52,6 +52,9 @@ def import_measurements(lines: Iterable[Mapping[str, Any]]) -> Imported:
         if line.get("format") != FORMAT:
             done.refused.append(f"line {number} is not of {FORMAT}")
             continue
+        if line.get("rehearsed"):
+            done.refused.append(f"line {number} was rehearsed on a simulated device: no real one did that")
+            continue
         if "uncovered" in line:
             done.uncovered += 1
             continue

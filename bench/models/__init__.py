@@ -23,7 +23,8 @@ that took to compile.
 
 The models: the open ONNX graphs of ONNX's wheel (those of OPATLAS_WORKLOADS among them), with seeded random
 weights; an encoder and a decoder with a Loop that ends early (:mod:`bench.models.made_models`);
-``MODELS=dir`` takes other ONNX files. ``BUDGET_S`` (1500) is for exploring, half of it, and in shares for the
+``MODELS=dir`` takes other ONNX files, as :mod:`bench.models.todays_models` writes, and keeps their figures
+apart, in ``models-DIR.json``. ``BUDGET_S`` (1500) is for exploring, half of it, and in shares for the
 models; ``torch.compile`` and loading frameworks come on top, so that all of it ends within 45 minutes. A run
 that was cut off goes on where it stopped: in the middle of exploring with the seconds that are left of it.
 """
@@ -79,12 +80,13 @@ int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threa
 
 
 def main() -> None:
-    record = BenchRecord("models")
+    name_of_all = f"models-{folder.resolve().name}" if (folder := conf().models) else "models"
+    record = BenchRecord(name_of_all)
     overhead = record.part("overhead", measure_overhead)
     models, modules = read_models(), () if conf().models else MODULES
     budget_s = conf().budget_s or BUDGET_S
     chosen = record.part("chosen", lambda: choose_operators(models, modules, EXPLORING * budget_s))
-    home = set_up(FOLDER / "models", new="exploring_s" not in record.parts)
+    home = set_up(FOLDER / name_of_all, new="exploring_s" not in record.parts)
     explored = record.part("explored", lambda: _explored(record, chosen, EXPLORING * budget_s, home))
     line_up_s = TIMING * (1 - EXPLORING) * budget_s / max(len(models) + len(modules), 1)
     measured: dict[str, Any] = {}

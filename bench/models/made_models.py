@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 OPSET, IR = 17, 8
 
 
-class _Builder:
-    """Nodes and seeded weights of one graph."""
+class GraphBuilder:
+    """Nodes and seeded weights of one graph: each layer gives the name of its output."""
 
     def __init__(self, seed: int, prefix: str = "") -> None:
         self.prefix = prefix
@@ -48,10 +48,10 @@ class _Builder:
 def encoder(*, layers: int = 4, hidden: int = 256, heads: int = 4, length: int = 128, seed: int = 0) -> bytes:
     """Blocks as BERT's over float32 ``[1, length, hidden]``: attention, then a network of four times the
     width with the exact GELU, each added to what it reads and normalised."""
-    made = _Builder(seed)
+    made = GraphBuilder(seed)
     x = _blocks(made, "x", layers, hidden, heads, length)
     shape = [1, length, hidden]
-    return _model(made, "encoder", {"x": (TensorProto.FLOAT, shape)}, {x: (TensorProto.FLOAT, shape)})
+    return as_model(made, "encoder", {"x": (TensorProto.FLOAT, shape)}, {x: (TensorProto.FLOAT, shape)})
 
 
 def two_tower(
@@ -59,19 +59,19 @@ def two_tower(
 ) -> bytes:
     """Two encoders that need nothing of each other, of a query and of a document (float32 ``[1, length,
     hidden]`` each), and how alike their means are."""
-    made = _Builder(seed)
+    made = GraphBuilder(seed)
     shape = (TensorProto.FLOAT, [1, length, hidden])
     means = [
         made.add("ReduceMean", _blocks(made, name, layers, hidden, heads, length), axes=[1], keepdims=0)
         for name in ("query", "document")
     ]
     alike = made.add("Mul", *means)
-    return _model(
+    return as_model(
         made, "two_tower", {"query": shape, "document": shape}, {alike: (TensorProto.FLOAT, [1, hidden])}
     )
 
 
-def _blocks(made: _Builder, x: str, layers: int, hidden: int, heads: int, length: int) -> str:
+def _blocks(made: GraphBuilder, x: str, layers: int, hidden: int, heads: int, length: int) -> str:
     for _ in range(layers):
         attended = _attention(made, x, hidden, heads, length)
         x = made.norm(made.add("Add", x, attended), hidden)
@@ -83,7 +83,7 @@ def _blocks(made: _Builder, x: str, layers: int, hidden: int, heads: int, length
     return x
 
 
-def _attention(made: _Builder, x: str, hidden: int, heads: int, length: int) -> str:
+def _attention(made: GraphBuilder, x: str, hidden: int, heads: int, length: int) -> str:
     size = hidden // heads
     apart = made.constant([1, length, heads, size], np.int64)
 
@@ -102,8 +102,8 @@ def decoder(*, hidden: int = 256, vocabulary: int = 512, most: int = 64, seed: i
     """Greedy decoding from a float32 state ``[1, hidden]``: a Loop whose body makes a token out of the state
     and the token before, at most ``most`` of them, which ends with the first that is larger than nine tenths
     of the vocabulary. Gives the tokens, whose number only a run knows, and the last state."""
-    made = _Builder(seed)
-    body = _Builder(seed + 1, "in_")
+    made = GraphBuilder(seed)
+    body = GraphBuilder(seed + 1, "in_")
     embedded = body.add("Gather", body.weight(vocabulary, hidden), "token", axis=0)
     mixed = body.add("Add", body.linear("state", hidden, hidden), embedded)
     state = body.norm(body.add("Add", body.add("Tanh", mixed), "state"), hidden)
@@ -126,7 +126,7 @@ def decoder(*, hidden: int = 256, vocabulary: int = 512, most: int = 64, seed: i
     made.nodes.append(
         helper.make_node("Loop", [*given_first, first], ["token", "state", "tokens"], body=inside)
     )
-    return _model(
+    return as_model(
         made,
         "decoder",
         {"x": (TensorProto.FLOAT, [1, hidden])},
@@ -134,7 +134,7 @@ def decoder(*, hidden: int = 256, vocabulary: int = 512, most: int = 64, seed: i
     )
 
 
-def _model(made: _Builder, name: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> bytes:
+def as_model(made: GraphBuilder, name: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> bytes:
     graph = helper.make_graph(
         made.nodes,
         name,

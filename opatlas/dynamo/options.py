@@ -16,7 +16,7 @@ FRAMEWORKS = ("eager", "inductor")
 @dataclass(frozen=True)
 class BackendOptions:
     """``wait_s``: for what is not known yet, at each lookup. ``offline``: never ask. ``freeze``: pack weights
-    once, and again where they were seen to change (docs/models.md says what is seen). ``plan``: ask the
+    once, and again where they were seen to change (docs/pytorch.md says what is seen). ``plan``: ask the
     service which calls to run as one operator. ``try_s``: for timing, once for a graph on a machine.
     ``limit_s``: for each first run, compiling included, after which who takes it is left out.
     ``frameworks``: which of PyTorch's own take part. ``client``: who asks; ``report``: what is told of these

@@ -28,6 +28,8 @@ NCHWC = "com.microsoft.nchwc"
 SIZES = (8, 16)
 _ACTIVATIONS = {"": "", "Relu": "Relu"}
 """Of ONNX Runtime's node: what comes after a kernel that does not compute it."""
+_WINDOWS = {"kernel_shape": None, "strides": None, "pads": None, "dilations": None, "auto_pad": b"NOTSET"}
+"""A convolution's attributes, and what is meant where one is not there."""
 
 
 @functools.cache
@@ -71,23 +73,21 @@ class OptimisedModel:
         the sum and the Relu after it. Raises :class:`opatlas.errors.LoadError` where :meth:`why_not` says
         that one cannot be there."""
         made: dict[int, list[onnx.NodeProto]] = {}
+        gone = set[str]()
         for kernel in kernels:
             if why := self.why_not(kernel, block):
                 raise LoadError(why)
-            made[self._convs[kernel.nodes[0]]] = self._nodes(kernel, block)
+            made[place := self._convs[kernel.nodes[0]]] = self._nodes(kernel, block)
+            gone.add(self.model.graph.node[place].input[1])
         nodes = [
             one for place, node in enumerate(self.model.graph.node) for one in made.get(place, [_copy(node)])
         ]
         del self.model.graph.node[:]
         self.model.graph.node.extend(nodes)
-        read = {name for node in nodes for name in node.input}
-        kept = [
-            one for one in self.model.graph.initializer if one.name in read or one.name not in self._weights
-        ]
-        if len(kept) < len(self.model.graph.initializer):
-            kept = [_copy(one) for one in kept]
-            del self.model.graph.initializer[:]
-            self.model.graph.initializer.extend(kept)
+        gone -= {name for node in nodes for name in node.input}
+        weights = self.model.graph.initializer
+        for at in reversed([at for at, one in enumerate(weights) if one.name in gone]):
+            del weights[at]
         if all(one.domain != DOMAIN for one in self.model.opset_import):
             self.model.opset_import.append(helper.make_opsetid(DOMAIN, VERSION))
 
@@ -97,12 +97,14 @@ class OptimisedModel:
         if kernel.nodes[0] not in self._convs:
             return "ONNX Runtime does not compute it in blocks of channels"
         node = self.model.graph.node[self._convs[kernel.nodes[0]]]
-        said = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        said, own = _attributes(node), _attributes(conv.proto)
         activation = said.get("activation", b"").decode()
         kinds = [self._graph.type_of(number) for number in (conv.inputs[0], conv.outputs[0])]
         channels = [kind.shape[1] for kind in kinds if kind is not None and len(kind.shape) == 4]
         if said.get("group", 1) != 1 or len(channels) < 2 or any(one % block for one in channels):
             return f"its channels do not come out even in blocks of {block}"
+        if any(said.get(name, usual) != own.get(name, usual) for name, usual in _WINDOWS.items()):
+            return "ONNX Runtime computes it over other windows"
         if activation not in _ACTIVATIONS:
             return f"ONNX Runtime computes {activation} with it"
         types = [self._graph.nodes[number].proto.op_type for number in kernel.nodes[1:]]
@@ -121,19 +123,19 @@ class OptimisedModel:
     def _nodes(self, kernel: KernelNode, block: int) -> list[onnx.NodeProto]:
         node = self.model.graph.node[self._convs[kernel.nodes[0]]]
         conv, number = self._graph.nodes[kernel.nodes[0]], kernel.nodes[-1]
-        weights = f"{name_of(number)}weights"
+        own = f"{DOMAIN}/{name_of(number)}"
+        weights = f"{own}weights"
         self.model.graph.initializer.append(
             numpy_helper.from_array(_unblocked(self._weights[node.input[1]], block), weights)
         )
         names = dict(zip(conv.inputs, [node.input[0], weights, *node.input[2:3]], strict=False))
-        activation = {one.name: one for one in node.attribute}.get("activation")
         after = [("Add", [node.input[3]])] if len(node.input) > 3 else []
-        if activation is not None and activation.s:
-            after.append((_ACTIVATIONS[activation.s.decode()], []))
+        if activation := _ACTIVATIONS[_attributes(node).get("activation", b"").decode()]:
+            after.append((activation, []))
         if len(node.input) > 3 and len(kernel.nodes) > 1:  # what is added, and what the convolution makes
             names |= dict.fromkeys(self._graph.nodes[kernel.nodes[1]].reads - names.keys(), node.input[3])
         after = after[len(kernel.nodes) - 1 :]
-        steps = [f"{name_of(number)}{at}" for at in range(len(after))] + [node.output[0]]
+        steps = [f"{own}{at}" for at in range(len(after))] + [node.output[0]]
         read, name = [names[one] for one in kernel.tensors], name_of(number)
         made = [helper.make_node(kernel.name, read, steps[:1], domain=DOMAIN, name=name)]
         for at, (op_type, others) in enumerate(after):
@@ -153,6 +155,10 @@ def _unblocked(weights: onnx.TensorProto, block: int) -> np.ndarray:
     o, i, h, w = weights.dims
     lying = numpy_helper.to_array(weights).reshape(o // block, i // block, h, w, block, block)
     return np.ascontiguousarray(lying.transpose(0, 5, 1, 4, 2, 3).reshape(o, i, h, w))
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    return {one.name: helper.get_attribute_value(one) for one in node.attribute}
 
 
 def _copy(proto: Any) -> Any:

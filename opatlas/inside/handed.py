@@ -11,12 +11,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from opatlas.errors import LoadError, first_line
-from opatlas.identity.operator import Operator
+from opatlas.identity.operator import Operator, Value
 from opatlas.load.built_once import OwnSources
 from opatlas.load.c_abi import KernelCode
 from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
@@ -35,12 +34,38 @@ _SOURCES = OwnSources(
 _SAID_BYTES = 256
 
 _lock = threading.Lock()
-_used: list[HandedKernels] = []
+_still_used: set[HandedKernels] = set()
 """Those that were closed while a session still had nodes of them."""
 
 
+class _CodeStruct(ctypes.Structure):
+    """``code`` of inside.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("run", "prepare", "release", "error")),
+        ("alignment", ctypes.c_size_t),
+        ("threads", ctypes.c_int32),
+    ]
+
+
+class _ValueStruct(ctypes.Structure):
+    """``value`` of inside.c."""
+
+    _fields_ = [
+        ("dims", ctypes.POINTER(ctypes.c_int64)),
+        *((name, ctypes.c_int32) for name in ("dtype", "itemsize", "ndim", "is_constant")),
+    ]
+
+    @classmethod
+    def of(cls, value: Value) -> _ValueStruct:
+        """Dense."""
+        dims = (ctypes.c_int64 * max(1, len(value.shape)))(*value.shape)
+        dtype, itemsize = ONNX_NUMBER[value.dtype], numpy_dtype(value.dtype).itemsize
+        return cls(dims, dtype, itemsize, len(value.shape), value.role == "const")
+
+
 class HandedKernels:
-    """Of one session. What it is given is closed with it, or once the session is gone."""
+    """For one session after the other. What it is given is closed with it, or once these are gone."""
 
     def __init__(self) -> None:
         self._library = inside_library()
@@ -68,21 +93,17 @@ class HandedKernels:
         if block and not code.blocks & block:
             raise LoadError(f"it takes no channels in blocks of {block}")
         made = self._library.handle.opatlas_inside_add(
-            self._at, name.encode(), code.run, code.prepare, code.release, code.error,
-            len(operator.tensor_inputs), len(operator.output_values), code.threads, code.alignment,
-            may_write_over, block,
-            _numbers(ctypes.c_int32, [ONNX_NUMBER[value.dtype] for value in values]),
-            _numbers(ctypes.c_int32, [numpy_dtype(value.dtype).itemsize for value in values]),
-            _numbers(ctypes.c_int32, [value.role == "const" for value in values]),
-            _numbers(ctypes.c_int32, [len(value.shape) for value in values]),
-            _numbers(ctypes.c_int64, [size for value in values for size in value.shape]),
+            self._at, name.encode(),
+            _CodeStruct(code.run, code.prepare, code.release, code.error, code.alignment, code.threads),
+            (_ValueStruct * len(values))(*map(_ValueStruct.of, values)),
+            len(operator.tensor_inputs), len(operator.output_values), may_write_over, block,
         )  # fmt: skip
         if made < 0:
-            raise LoadError("its values are none that kernels inside ONNX Runtime may have")
+            raise LoadError("its values have too many dimensions, or channels that do not fill blocks")
         self._kernels.append(kernel)
 
     def register(self, options: Any) -> None:
-        """Let the one session that is made with these ``SessionOptions`` have them. Raises
+        """Let a session that is made with these ``SessionOptions`` have them. Raises
         :class:`opatlas.errors.LoadError` where this ONNX Runtime takes none."""
         handle = self._library.handle
         handle.opatlas_inside_next(self._at)
@@ -110,8 +131,8 @@ class HandedKernels:
         """Let go of the kernels, as soon as no session has nodes of them."""
         with _lock:
             if self._at is not None:
-                _used.append(self)
-            _used[:] = [one for one in _used if not one._freed()]
+                _still_used.add(self)
+            _still_used.difference_update([one for one in _still_used if one._freed()])
 
     def _freed(self) -> bool:
         if self._library.handle.opatlas_inside_close(self._at):
@@ -132,7 +153,7 @@ def inside_library() -> SharedLibrary:
     handle, pointer, number = library.handle, ctypes.c_void_p, ctypes.c_int32
     handle.opatlas_inside_open.restype = pointer
     handle.opatlas_inside_add.argtypes = [
-        pointer, ctypes.c_char_p, *[pointer] * 4, *[number] * 3, ctypes.c_int64, *[number] * 2, *[pointer] * 5
+        pointer, ctypes.c_char_p, ctypes.POINTER(_CodeStruct), ctypes.POINTER(_ValueStruct), *[number] * 4
     ]  # fmt: skip
     handle.opatlas_inside_next.argtypes = [pointer]
     handle.opatlas_inside_next.restype = None
@@ -140,7 +161,3 @@ def inside_library() -> SharedLibrary:
     handle.opatlas_inside_any_failed.argtypes = [pointer]
     handle.opatlas_inside_close.argtypes = [pointer]
     return library
-
-
-def _numbers(kind: Any, values: Sequence[int]) -> Any:
-    return (kind * max(1, len(values)))(*values)

@@ -4,7 +4,7 @@
  * A session's kernels are *handed over* before it is made: opatlas_inside_open, then opatlas_inside_add for each
  * with the functions of a library that was verified and loaded, then opatlas_inside_next, and ONNX Runtime calls
  * RegisterCustomOps on the same thread. So a model names a kernel by what this process was given, and nothing
- * that a model's file says leads to a library. What is handed over serves one session, and outlives it.
+ * that a model's file says leads to a library. What is handed over outlives the sessions that were made with it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -28,8 +28,24 @@ typedef int (*prepare_t)(const opatlas_tensor*, int32_t, const opatlas_threads*,
 typedef void (*release_t)(void*);
 typedef const char* (*error_t)(void);
 
-/* One tensor of a kernel, dense and row-major: as ONNX Runtime says it, and as the kernel sees it, which are two
- * where it lies in blocks of channels. */
+/* A kernel's functions, NULL for one that is not there, and what they were made for. */
+typedef struct {
+  run_t run;
+  prepare_t prepare;
+  release_t release;
+  error_t error;
+  size_t alignment;
+  int32_t threads;
+} code;
+
+/* One tensor of a kernel as it is handed over, dense and row-major. */
+typedef struct {
+  const int64_t* dims;
+  int32_t dtype, itemsize, ndim, is_constant;
+} value;
+
+/* The same as ONNX Runtime says it, and as the kernel sees it, which are two where it lies in blocks of
+ * channels. */
 typedef struct {
   int32_t dtype, ndim, is_constant, seen_ndim;
   int64_t dims[MOST_DIMS], seen[MOST_DIMS + 1], strides[MOST_DIMS + 1];
@@ -43,12 +59,8 @@ typedef struct {
   OrtCustomOp op; /* first: ONNX Runtime gives back its address */
   handed* all;
   char* name;
-  run_t run;
-  prepare_t prepare;
-  release_t release;
-  error_t error;
-  int32_t inputs, outputs, threads, may_write_over;
-  size_t alignment;
+  code code;
+  int32_t inputs, outputs;
   kind* kinds;
   pthread_mutex_t alone; /* a library, and a state, is used by one thread at a time */
   _Atomic int32_t failures;
@@ -113,7 +125,7 @@ static void keep(int* in, int* out) { (void)in, (void)out; }
 handed* opatlas_inside_open(void) { return calloc(1, sizeof(handed)); }
 
 static void free_kernel(kernel* k) {
-  if (!k) return;
+  pthread_mutex_destroy(&k->alone);
   free(k->name), free(k->kinds), free(k);
 }
 
@@ -121,13 +133,28 @@ static OrtStatus* create(const OrtCustomOp*, OrtApi, const OrtKernelInfo*, void*
 static OrtStatus* compute(void*, OrtKernelContext*);
 static void destroy(void*);
 
-/* The next kernel's number, or -1. `name`: its operator's in the model; `dims`: of all tensors, one after the
- * other; `may_write_over`: its first output may lie where its first input does; `block`: of channels, in which
- * its tensors lie, or 0. */
-int32_t opatlas_inside_add(handed* all, const char* name, void* run, void* prepare, void* release, void* error,
-                           int32_t inputs, int32_t outputs, int32_t threads, int64_t alignment,
-                           int32_t may_write_over, int32_t block, const int32_t* dtypes, const int32_t* itemsizes,
-                           const int32_t* are_constant, const int32_t* ndims, const int64_t* dims) {
+static int set_kind(kind* one, const value* given, int32_t block) {
+  if (given->ndim < 0 || given->ndim > MOST_DIMS) return 0;
+  one->dtype = given->dtype, one->ndim = one->seen_ndim = given->ndim, one->is_constant = given->is_constant;
+  one->bytes = given->itemsize;
+  for (int32_t d = 0; d < one->ndim; d++) {
+    one->dims[d] = one->seen[d] = given->dims[d];
+    one->bytes *= given->dims[d];
+  }
+  if (block && one->ndim == 4 && !one->is_constant) {
+    if (one->dims[1] % block) return 0;
+    one->seen_ndim = 5, one->seen[1] /= block, one->seen[4] = block;
+  }
+  int64_t stride = 1;
+  for (int32_t d = one->seen_ndim - 1; d >= 0; d--) one->strides[d] = stride, stride *= one->seen[d];
+  return 1;
+}
+
+/* The next kernel's number, or -1. `name`: its operator's in the model; `values`: its inputs, then its outputs;
+ * `may_write_over`: its first output may lie where its first input does; `block`: of channels, in which its
+ * tensors lie, or 0. */
+int32_t opatlas_inside_add(handed* all, const char* name, const code* code, const value* values, int32_t inputs,
+                           int32_t outputs, int32_t may_write_over, int32_t block) {
   if (all->count == all->most) {
     int32_t most = all->most ? 2 * all->most : 16;
     kernel** more = realloc(all->kernels, most * sizeof *more);
@@ -136,28 +163,12 @@ int32_t opatlas_inside_add(handed* all, const char* name, void* run, void* prepa
   }
   kernel* k = calloc(1, sizeof *k);
   if (!k) return -1;
-  k->all = all, k->name = strdup(name), k->kinds = calloc(inputs + outputs, sizeof *k->kinds);
-  if (!k->name || !k->kinds) return free_kernel(k), -1;
-  k->run = (run_t)run, k->prepare = (prepare_t)prepare, k->release = (release_t)release;
-  k->error = (error_t)error;
-  k->inputs = inputs, k->outputs = outputs, k->threads = threads;
-  k->alignment = alignment, k->may_write_over = may_write_over;
-  for (int32_t t = 0; t < inputs + outputs; t++) {
-    kind* one = &k->kinds[t];
-    if (ndims[t] < 0 || ndims[t] > MOST_DIMS) return free_kernel(k), -1;
-    one->dtype = dtypes[t], one->ndim = ndims[t], one->is_constant = are_constant[t];
-    one->bytes = itemsizes[t];
-    for (int32_t d = 0; d < one->ndim; d++) one->dims[d] = one->seen[d] = dims[d], one->bytes *= dims[d];
-    one->seen_ndim = one->ndim;
-    if (block && one->ndim == 4 && !one->is_constant) {
-      if (dims[1] % block) return free_kernel(k), -1;
-      one->seen_ndim = 5, one->seen[1] = dims[1] / block, one->seen[4] = block;
-    }
-    int64_t stride = 1;
-    for (int32_t d = one->seen_ndim - 1; d >= 0; d--) one->strides[d] = stride, stride *= one->seen[d];
-    dims += one->ndim;
-  }
   pthread_mutex_init(&k->alone, NULL);
+  k->all = all, k->code = *code, k->inputs = inputs, k->outputs = outputs;
+  k->name = strdup(name), k->kinds = calloc(inputs + outputs, sizeof *k->kinds);
+  int is_fine = k->name && k->kinds;
+  for (int32_t t = 0; t < inputs + outputs && is_fine; t++) is_fine = set_kind(&k->kinds[t], &values[t], block);
+  if (!is_fine) return free_kernel(k), -1;
   k->op = (OrtCustomOp){
       .name = op_name, .provider = op_provider, .input_type = input_type, .input_count = input_count,
       .output_type = output_type, .output_count = output_count, .destroy = destroy,
@@ -170,7 +181,7 @@ int32_t opatlas_inside_add(handed* all, const char* name, void* run, void* prepa
   return all->count++;
 }
 
-/* The session that this thread makes next has these; NULL: none. */
+/* The session that this thread makes next has these, whatever other has; NULL: none. */
 void opatlas_inside_next(handed* all) { next = all; }
 
 /* How often a kernel has failed. `said` gets what it said first, in at most so many bytes. */
@@ -189,10 +200,7 @@ int32_t opatlas_inside_close(handed* all) {
   int32_t nodes = atomic_load(&all->nodes);
   if (nodes) return nodes;
   if (all->domain) CALL(all->api, RELEASE_DOMAIN, f_release)(all->domain);
-  for (int32_t at = 0; at < all->count; at++) {
-    pthread_mutex_destroy(&all->kernels[at]->alone);
-    free_kernel(all->kernels[at]);
-  }
+  for (int32_t at = 0; at < all->count; at++) free_kernel(all->kernels[at]);
   free(all->kernels), free(all);
   return 0;
 }
@@ -244,12 +252,12 @@ static int parallel_for(void* given, opatlas_body body, void* arg, int32_t tasks
 /* ---- one node: made ------------------------------------------------------------------------------- */
 
 /* With `alone` held. */
-static OrtStatus* failed(node* n, int code) {
+static OrtStatus* failed(node* n, int number) {
   kernel* k = n->k;
-  const char* said = k->error ? k->error() : NULL;
+  const char* said = k->code.error ? k->code.error() : NULL;
   char text[SAID];
   if (said && *said) snprintf(text, sizeof text, "%s", said);
-  else snprintf(text, sizeof text, "error code %d", code);
+  else snprintf(text, sizeof text, "error code %d", number);
   if (!atomic_load(&k->failures)) memcpy(k->said, text, sizeof text);
   atomic_fetch_add(&k->failures, 1);
   atomic_fetch_add(&k->all->failures, 1);
@@ -258,28 +266,28 @@ static OrtStatus* failed(node* n, int code) {
 
 static void* aligned_copy(node* n, int32_t t) {
   if (!n->copies[t]) {
-    size_t unit = n->k->alignment < sizeof(void*) ? sizeof(void*) : n->k->alignment;
+    size_t unit = n->k->code.alignment < sizeof(void*) ? sizeof(void*) : n->k->code.alignment;
     n->copies[t] = aligned_alloc(unit, (n->k->kinds[t].bytes + unit - 1) / unit * unit);
   }
   return n->copies[t];
 }
 
 static int is_misaligned(const node* n, int32_t t, const void* data) {
-  return n->k->kinds[t].bytes && (uintptr_t)data & (n->k->alignment - 1);
+  return n->k->kinds[t].bytes && (uintptr_t)data & (n->k->code.alignment - 1);
 }
 
 /* Whether a tensor has the shape that its kernel was made for: its element type ONNX Runtime has compared. */
-static OrtStatus* check_shape(const node* n, int32_t t, const OrtValue* value) {
+static OrtStatus* check_shape(const node* n, int32_t t, const OrtValue* given) {
   const kind* wanted = &n->k->kinds[t];
   const int64_t* dims = NULL;
   int64_t own[MOST_DIMS];
   size_t count = 0;
   int element;
   if (n->k->all->shows_shapes) {
-    TRY(CALL(n->api, SHAPE_IN_PLACE, f_shape_in_place)(value, &element, &dims, &count));
+    TRY(CALL(n->api, SHAPE_IN_PLACE, f_shape_in_place)(given, &element, &dims, &count));
   } else {
     OrtTypeAndShape* made = NULL;
-    TRY(CALL(n->api, TYPE_AND_SHAPE, f_type_and_shape)(value, &made));
+    TRY(CALL(n->api, TYPE_AND_SHAPE, f_type_and_shape)(given, &made));
     OrtStatus* wrong = CALL(n->api, DIMS_COUNT, f_dims_count)(made, &count);
     if (!wrong && count == (size_t)wanted->ndim && count)
       wrong = CALL(n->api, DIMS, f_dims)(made, own, count);
@@ -295,7 +303,7 @@ static void destroy(void* given) {
   node* n = given;
   if (!n) return;
   kernel* k = n->k;
-  if (n->state && k->release) k->release(n->state);
+  if (n->state && k->code.release) k->code.release(n->state);
   if (n->copies)
     for (int32_t t = 0; t < k->inputs + k->outputs; t++) free(n->copies[t]);
   free(n->copies), free(n->tensors), free(n);
@@ -313,12 +321,12 @@ static OrtStatus* set_up(node* n, const OrtKernelInfo* info) {
     n->tensors[t] = (opatlas_tensor){NULL, one->seen, one->strides, one->seen_ndim, one->dtype};
     if (!one->is_constant) continue;
     int is_constant = 0;
-    const OrtValue* value = NULL;
+    const OrtValue* given = NULL;
     void* data = NULL;
-    wrong = CALL(n->api, CONSTANT_INPUT, f_constant_input)(info, t, &is_constant, &value);
+    wrong = CALL(n->api, CONSTANT_INPUT, f_constant_input)(info, t, &is_constant, &given);
     if (!wrong && !is_constant) wrong = status(n->api, "a kernel's weights are no constant here");
-    if (!wrong) wrong = check_shape(n, t, value);
-    if (!wrong) wrong = CALL(n->api, TENSOR_DATA, f_tensor_data)(value, &data);
+    if (!wrong) wrong = check_shape(n, t, given);
+    if (!wrong) wrong = CALL(n->api, TENSOR_DATA, f_tensor_data)(given, &data);
     if (wrong) continue;
     if (is_misaligned(n, t, data)) {
       void* copy = aligned_copy(n, t);
@@ -328,11 +336,11 @@ static OrtStatus* set_up(node* n, const OrtKernelInfo* info) {
     n->tensors[t].data = data;
     constants[found++] = n->tensors[t];
   }
-  if (!wrong && k->prepare && found) {
-    opatlas_threads threads = {k->threads, parallel_for, &(pool){n->api, NULL}};
+  if (!wrong && k->code.prepare && found) {
+    opatlas_threads threads = {k->code.threads, parallel_for, &(pool){n->api, NULL}};
     pthread_mutex_lock(&k->alone);
-    int code = k->prepare(constants, found, &threads, &n->state);
-    if (code) wrong = failed(n, code);
+    int number = k->code.prepare(constants, found, &threads, &n->state);
+    if (number) wrong = failed(n, number);
     pthread_mutex_unlock(&k->alone);
   }
   free(constants);
@@ -361,20 +369,20 @@ static OrtStatus* compute(void* given, OrtKernelContext* context) {
   memcpy(tensors, n->tensors, total * sizeof *tensors);
   for (int32_t t = 0; t < k->inputs; t++) {
     if (k->kinds[t].is_constant) continue;
-    const OrtValue* value = NULL;
-    TRY(CALL(n->api, GET_INPUT, f_get_input)(context, t, &value));
-    if (!value) return status(n->api, "an input of a kernel is not there");
-    TRY(check_shape(n, t, value));
-    TRY(CALL(n->api, TENSOR_DATA, f_tensor_data)(value, &tensors[t].data));
+    const OrtValue* given = NULL;
+    TRY(CALL(n->api, GET_INPUT, f_get_input)(context, t, &given));
+    if (!given) return status(n->api, "an input of a kernel is not there");
+    TRY(check_shape(n, t, given));
+    TRY(CALL(n->api, TENSOR_DATA, f_tensor_data)(given, &tensors[t].data));
   }
   for (int32_t t = k->inputs; t < total; t++) {
-    OrtValue* value = NULL;
+    OrtValue* made = NULL;
     const kind* one = &k->kinds[t];
-    TRY(CALL(n->api, GET_OUTPUT, f_get_output)(context, t - k->inputs, one->dims, one->ndim, &value));
-    TRY(CALL(n->api, TENSOR_DATA, f_tensor_data)(value, &tensors[t].data));
+    TRY(CALL(n->api, GET_OUTPUT, f_get_output)(context, t - k->inputs, one->dims, one->ndim, &made));
+    TRY(CALL(n->api, TENSOR_DATA, f_tensor_data)(made, &tensors[t].data));
     outputs[t] = tensors[t].data;
   }
-  opatlas_threads threads = {k->threads, parallel_for, &(pool){n->api, context}};
+  opatlas_threads threads = {k->code.threads, parallel_for, &(pool){n->api, context}};
   OrtStatus* wrong = NULL;
   pthread_mutex_lock(&k->alone);
   for (int32_t t = 0; t < total && !wrong; t++) {
@@ -385,8 +393,8 @@ static OrtStatus* compute(void* given, OrtKernelContext* context) {
     tensors[t].data = copy;
   }
   if (!wrong) {
-    int code = k->run(tensors, total, &threads, n->state);
-    if (code) wrong = failed(n, code);
+    int number = k->code.run(tensors, total, &threads, n->state);
+    if (number) wrong = failed(n, number);
   }
   for (int32_t t = k->inputs; t < total && !wrong; t++)
     if (tensors[t].data != outputs[t]) memcpy(outputs[t], tensors[t].data, k->kinds[t].bytes);
@@ -416,14 +424,14 @@ __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOp
   if (!api || !is_known(api)) return NULL; /* nobody can be told; the model's operators are then unknown */
   handed* all = next;
   next = NULL;
-  if (!all || all->domain) return status(api, "no kernels are handed over for this session");
-  all->api = api, all->shows_shapes = minor >= SHAPES;
-  OrtCustomOpDomain* domain = NULL;
-  TRY(CALL(api, CREATE_DOMAIN, f_create_domain)(DOMAIN, &domain));
-  all->domain = domain;
-  for (int32_t at = 0; at < all->count; at++) {
-    all->kernels[at]->op.version = minor >= IN_PLACE ? IN_PLACE : OLDEST;
-    TRY(CALL(api, DOMAIN_ADD, f_domain_add)(domain, all->kernels[at]));
+  if (!all) return status(api, "no kernels are handed over for this session");
+  if (!all->domain) {
+    all->api = api, all->shows_shapes = minor >= SHAPES;
+    TRY(CALL(api, CREATE_DOMAIN, f_create_domain)(DOMAIN, &all->domain));
+    for (int32_t at = 0; at < all->count; at++) {
+      all->kernels[at]->op.version = minor >= IN_PLACE ? IN_PLACE : OLDEST;
+      TRY(CALL(api, DOMAIN_ADD, f_domain_add)(all->domain, all->kernels[at]));
+    }
   }
-  return CALL(api, ADD_DOMAIN, f_add_domain)(options, domain);
+  return CALL(api, ADD_DOMAIN, f_add_domain)(options, all->domain);
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from opatlas.errors import LoadError
 from opatlas.graph.laid_model import BODIES
 from opatlas.graph.linked import LEFT_OUT
 from opatlas.graph.normal import GraphNode, ModelGraph
+from opatlas.graph.read import nodes_inside
 from opatlas.inside.handed import DOMAIN, VERSION
 
 
@@ -51,12 +52,14 @@ def model_with(graph: ModelGraph, nodes: Collection[int], kernels: KernelNodes) 
         raise LoadError(f"the model itself has nodes of the domain {DOMAIN}, which is for kernels")
     order = sorted(nodes)
     read = frozenset(graph.constants_of(order)) | {one for one in graph.outputs if graph.is_constant(one)}
-    model, _ = graph.part(order, (), graph.evaluate(read))
+    values = graph.evaluate(read)
+    model, _ = graph.part(order, (), values)
     weights = {tensor.name for tensor in model.graph.initializer}
-    for number in sorted(read):
-        if graph.names[number] not in weights:
-            [array] = graph.evaluate([number]).values()
-            model.graph.initializer.append(_tensor(array, graph.names[number]))
+    model.graph.initializer.extend(
+        _tensor(values[number], graph.names[number])
+        for number in sorted(read)
+        if graph.names[number] not in weights
+    )
     del model.graph.input[:]
     model.graph.input.extend(graph.described(number) for number in graph.inputs)
     for name, number in zip(graph.output_names, graph.outputs, strict=True):
@@ -78,22 +81,9 @@ def model_with(graph: ModelGraph, nodes: Collection[int], kernels: KernelNodes) 
 
 def names_domain(model: onnx.ModelProto) -> bool:
     """Whether a model that somebody gives has anything of our domain in it."""
-    every = [
-        *_every_node(model.graph.node),
-        *(one for own in model.functions for one in _every_node(own.node)),
-    ]
-    return (
-        any(one.domain == DOMAIN for one in (*model.opset_import, *model.functions))
-        or any(node.domain == DOMAIN for node in every)
-    )  # fmt: skip
-
-
-def _every_node(nodes: Iterable[onnx.NodeProto]) -> Iterable[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                yield from _every_node(inner.node)
+    nodes = [*model.graph.node, *(node for own in model.functions for node in own.node)]
+    inner = (one for node in nodes for one in nodes_inside(node))
+    return any(one.domain == DOMAIN for one in (*model.opset_import, *model.functions, *nodes, *inner))
 
 
 def _replaced(

@@ -26,7 +26,10 @@ def may_write_over(kernel: CKernel, constants: Mapping[int, np.ndarray]) -> bool
     for number in operator.tensor_inputs:
         value = operator.inputs[number]
         array = empty(value, kernel.alignment)
-        array[...] = constants[number] if number in constants else 1 + 4 * random.random(value.shape)
+        # Of both signs, where that is safe: many operators change nothing of positive numbers.
+        low = -3 if array.dtype.kind == "f" else 1
+        drawn = low + (5 - low) * random.random(value.shape)
+        array[...] = constants.get(number, drawn)
         inputs.append(array)
     [output] = (empty(value, kernel.alignment) for value in operator.output_values)
     try:
@@ -40,11 +43,7 @@ def may_write_over(kernel: CKernel, constants: Mapping[int, np.ndarray]) -> bool
 
 def is_pointwise(operator: Operator) -> bool:
     """Whether it computes element by element, and its one output is as its first input."""
-    if (
-        len(operator.outputs) != 1
-        or not operator.tensor_inputs
-        or not _POINTWISE.issuperset(operator.op_types)
-    ):
+    if len(operator.outputs) != 1 or not operator.tensor_inputs:
         return False
     first, [made] = operator.inputs[operator.tensor_inputs[0]], operator.output_values
     is_alike = first.role == "runtime" and (first.dtype, first.shape) == (made.dtype, made.shape)

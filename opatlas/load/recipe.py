@@ -43,8 +43,6 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
         "graphs": (False, True),
         "threads": int,
     },
-    ("cublas", "gemm_ex"): {"device": ("cuda",), "tf32": (False, True), "graphs": (False, True)},
-    ("cublas", "sgemm"): {"device": ("cuda",), "tf32": (False, True), "graphs": (False, True)},
     ("cublaslt", "matmul"): {
         "device": ("cuda",),
         "algorithm": tuple(range(1, 33)),
@@ -80,7 +78,6 @@ _LOADERS = {
 _OWN_LOADERS = {("torch", "compile"): "opatlas.load.torch.compile"}
 _ON_DEVICE = {
     "torch": "opatlas.load.torch.on_device",
-    "cublas": "opatlas.load.cuda.cublas",
     "cublaslt": "opatlas.load.cuda.cublaslt",
     "cudnn": "opatlas.load.cuda.cudnn",
 }

@@ -261,14 +261,28 @@ class _Contest:
         # What a kernel takes alone says little of it there, so that a profile of all of them decides.
         covered = {node for one in joined.values() for node in one.fused}
         every = joined | {at: one for at, one in choices.items() if at not in joined and at not in covered}
-        if not self._add_in_blocks(choices, fused, every, times, known):
-            self._add_inside(every, times, known)
+        self._add_inside(choices, fused, every, times, known)
         for plan in self._all_in_streams(streams, threads, both, times, fewer):
             self.add(predicted(plan, known))
 
     def _add_inside(
+        self,
+        choices: Mapping[NodeAt, NodeChoice],
+        fused: Sequence[NodeChoice],
+        every: Mapping[NodeAt, NodeChoice],
+        times: Mapping[NodeAt, float],
+        known: Costs,
+    ) -> ModelPlan | None:
+        """In one session of ONNX Runtime: in blocks of channels where such a plan is sound, else plain. Gives
+        the plan that takes part, if one does."""
+        plan = self._add_in_blocks(choices, fused, every, times, known)
+        if plan is None or not any(by.layout for by in plan.kernels):
+            return self._add_plain(every, times, known) or plan
+        return plan
+
+    def _add_plain(
         self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float], known: Costs
-    ) -> None:
+    ) -> ModelPlan | None:
         """All in one session of ONNX Runtime, with the kernels that pay for what is brought out of blocks of
         channels for them."""
         reorders = BorderCosts(0.0, known.us_per_mib)
@@ -277,7 +291,7 @@ class _Contest:
             left = (self._graph, chosen, lambda node: times.get(node, 0.0), known.borders, reorders)
             return worth_their_cuts(*left)
 
-        self._add_paying(kernels, times, known, worth)
+        return self._add_paying(kernels, times, known, worth)
 
     def _add_in_blocks(
         self,
@@ -286,13 +300,12 @@ class _Contest:
         every: Mapping[NodeAt, NodeChoice],
         times: Mapping[NodeAt, float],
         known: Costs,
-    ) -> bool:
+    ) -> ModelPlan | None:
         """All in one session of ONNX Runtime, with convolutions that read and write its blocks of channels;
-        which of them can, only they know. Beside them ``every`` kernel for other nodes. Gives whether there
-        is such a plan."""
+        which of them can, only they know. Beside them ``every`` kernel for other nodes."""
         block, found = block_size(), dict[NodeAt, NodeChoice]()
         if not block:
-            return False
+            return None
         taken = set[int]()
         own = (((at,), one) for at, one in choices.items() if isinstance(at, int))
         joined = sorted(((one.fused, one) for one in fused), key=lambda pair: -len(pair[0]))
@@ -301,7 +314,7 @@ class _Contest:
                 found[nodes[-1]] = replace(one, by=replace(one.by, layout=BLOCKS))
                 taken.update(nodes)
         if not found:
-            return False
+            return None
         others = {
             at: one
             for at, one in every.items()
@@ -316,8 +329,7 @@ class _Contest:
                 or one.median_us < math.fsum(times.get(node, 0.0) for node in one.fused or (at,))
             }
 
-        plan = self._add_paying(others | found, times, known, faster)
-        return plan is not None and any(by.layout for by in plan.kernels)
+        return self._add_paying(others | found, times, known, faster)
 
     def _may_be_in_blocks(self, nodes: Sequence[int], block: int) -> bool:
         """A convolution with what may come after it, over channels that come out even."""
@@ -397,14 +409,21 @@ class _Contest:
         return replace(with_kernels(self._graph, kernels, *self._place, times), inside=DEFAULT)
 
     def add_given(self, given: ModelPlan, threads: int, fewer: Fewer) -> None:
-        """As it is and, if it is of one stream, in several, where enough of it can overlap."""
+        """As it is; unless it has streams or is of one session already, also in several streams, where enough
+        of it can overlap, and with its kernels inside one session of ONNX Runtime."""
         self.add(given)
         self.of_given.add(said_of(given))
-        streams = self._stream_counts(threads) if given.stream_count == 1 else []
-        if not streams or given.nhwc or (found := self._profiled(threads)) is None:
+        is_simple = given.stream_count == 1 and not given.nhwc and not given.inside
+        streams = self._stream_counts(threads) if is_simple else []
+        kernels = dict[NodeAt, NodeChoice](kernels_in(given).items()) if is_simple else {}
+        if not (streams or kernels) or (found := self._profiled(threads)) is None:
             return
         times, known = found
-        for plan in self._all_in_streams(streams, threads, kernels_in(given), times, fewer):
+        alone = {at: one for at, one in kernels.items() if not one.fused}
+        fused = [one for one in kernels.values() if one.fused]
+        if (inside := self._add_inside(alone, fused, kernels, times, known)) is not None:
+            self.of_given.add(said_of(inside))
+        for plan in self._all_in_streams(streams, threads, kernels, times, fewer):
             self.add(predicted(plan, known))
             self.of_given.add(said_of(plan))
 

@@ -8,6 +8,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class InsideModel:
         self._nodes = {number for step in plan.steps for number in step.nodes}
         self._given_up: set[NodePath] = set()
         self._opened: _Opened | None = self._open()
-        self._is_untried = True
+        self._is_untried, self._why_closed = True, "the model was closed"
 
     @property
     def artifacts(self) -> frozenset[str]:
@@ -74,52 +75,60 @@ class InsideModel:
     @property
     def kernels(self) -> list[ByKernel]:
         """What runs by kernels now, step by step."""
+        return [one.by for one in self._running()]
+
+    def _running(self) -> list[_HandedStep]:
         opened = self._opened
-        return [one.by for one in opened.order if one.at not in self._given_up] if opened is not None else []
+        return [one for one in opened.order if one.at not in self._given_up] if opened is not None else []
 
     def settled(self) -> OnnxRuntimeRegion | None:
         """The session, for who runs it himself, once its kernels have run well and as long as none has
         failed since; another one once a kernel has given way."""
         opened = self._opened
-        if opened is None or self._is_untried or opened.handed.has_failed:
+        if opened is None or self._is_untried or opened.kernels.has_failed:
             return None
         return opened.region
 
     def has_changed(self, region: OnnxRuntimeRegion) -> bool:
         """Whether what :meth:`settled` gave is no longer it."""
         opened = self._opened
-        return opened is None or opened.region is not region or opened.handed.has_failed
+        return opened is None or opened.region is not region or opened.kernels.has_failed
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         while True:
             self._give_up_failed()  # in a run that went straight to the session
             opened = self._opened
             if opened is None:
-                raise KernelFailed("the model was closed")
+                raise KernelFailed(self._why_closed)
             try:
                 with opened.trying() if self._is_untried else contextlib.nullcontext():
                     made = opened.region.run(inputs)
                 if self._is_untried:
                     self._is_untried = False
-                    opened.went_well()
+                    for one in self._running():
+                        if one.watch is not None:
+                            one.watch.went_well()
                 return made
             except KernelFailed:
-                if not opened.handed.has_failed:
+                if not opened.kernels.has_failed:
                     raise
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         if self._opened is None:
-            raise KernelFailed("the model was closed")
+            raise KernelFailed(self._why_closed)
         return self._opened.region.bind(inputs, outputs)
 
     def drop(self, gone: Set[str]) -> None:
         """What runs by one of these artifacts goes over to ONNX Runtime's own nodes."""
-        opened = self._opened
-        if opened is None or self.artifacts.isdisjoint(gone):
+        if not (running := [one for one in self._running() if one.by.artifact in gone]):
             return
-        for one in [one for one in opened.order if one.by.artifact in gone]:
+        for one in running:
             self._give_up(one, LoadError("it was revoked"))
-        self._reopen()
+        try:
+            self._reopen()
+        except KernelFailed as error:  # which the next run fails by
+            self._let_go(None)
+            self._why_closed = str(error)
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
         """What ONNX Runtime's profiler says of a few runs in a session of its own, without the first. A
@@ -127,18 +136,18 @@ class InsideModel:
         given, before = [inputs[name] for name in self._graph.input_names], len(self._given_up)
         with tempfile.TemporaryDirectory() as folder:
             opened = self._open(str(Path(folder) / "profile"))
+            kernels, events = opened.kernels, list[dict[str, Any]]()
             try:
                 with opened.trying():
                     for _ in range(WARMING_RUNS + PROFILED_RUNS):
                         opened.region.run(given)
+                events = json.loads(Path(opened.region.session.end_profiling()).read_text())
             except KernelFailed:
                 if not self._tell_failed(opened):
                     raise
-            written = Path(opened.region.session.end_profiling())
-            events: list[dict[str, Any]] = json.loads(written.read_text())
-        handed = opened.handed
-        del opened
-        handed.close()
+            finally:
+                del opened
+                kernels.close()
         if len(self._given_up) > before:
             self._reopen()
             return self.profile(inputs)
@@ -157,7 +166,7 @@ class InsideModel:
 
     def _tell_failed(self, opened: _Opened) -> bool:
         """Of what has failed in a session, that gives way; whether there is any."""
-        failed = opened.handed.failed()
+        failed = opened.kernels.failed()
         for number, said in failed.items():
             opened.order[number].tell(said)
             self._give_up(opened.order[number], KernelFailed(f"the kernel failed: {said}"))
@@ -165,7 +174,9 @@ class InsideModel:
 
     def _give_up(self, one: _HandedStep, error: Exception) -> None:
         self._given_up.add(one.at)
-        log.warning("%s cannot run in a model: %s. Its nodes run by ONNX Runtime.", one.by.said, error)
+        # Which kernels take blocks, and where, only a try tells: most do not.
+        level = logging.INFO if one.by.layout and isinstance(error, LoadError) else logging.WARNING
+        log.log(level, "%s cannot run in a model: %s. Its nodes run by ONNX Runtime.", one.by.said, error)
         if self._failed is not None:
             self._failed(one.step, error)
 
@@ -178,10 +189,10 @@ class InsideModel:
 
     def _let_go(self, instead: _Opened | None) -> None:
         """Of what is open: a run that is under way has it still, and its kernels with it."""
-        handed = self._opened.handed if self._opened is not None else None
+        kernels = self._opened.kernels if self._opened is not None else None
         self._opened = instead
-        if handed is not None:
-            handed.close()
+        if kernels is not None:
+            kernels.close()
 
     # ---- making the session -------------------------------------------------------------------------
 
@@ -190,128 +201,38 @@ class InsideModel:
         if reason := lacking(COPIES * weight_bytes(self._graph.model)):
             raise LoadError(reason)
         while True:
-            handed = _Handing(self._graph, self._load, self._give_up, self._given_up)
+            opened = _Opened()
             try:
-                model = model_with(self._graph, self._nodes, handed.over(self._graph, self._plan.steps))
+                model = model_with(
+                    self._graph, self._nodes, self._hand_over(opened, self._graph, self._plan.steps)
+                )
                 options = self._options()
-                if handed.blocked:
-                    model = self._in_blocks(model, handed.blocked)
+                if opened.blocked:
+                    model = self._in_blocks(model, opened)
                     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
                 if profile:
                     options.enable_profiling, options.profile_file_prefix = True, profile
-                if handed.order:
-                    handed.kernels.register(options)
-                with _all_trying(handed.order):
-                    session = open_session(model, options)
+                session = opened.session(model, options)
                 session._model_bytes = None  # weights, which nobody reads again
                 names = self._graph.input_names, self._graph.output_names
-                region = OnnxRuntimeRegion.around(session, *names)
-                return _Opened(region, handed.kernels, handed.order)
+                opened.region = OnnxRuntimeRegion.around(session, *names)
+                return opened
             except Exception as error:  # whatever ONNX Runtime raises
-                failed = handed.kernels.failed()
-                handed.kernels.close()
+                failed = opened.kernels.failed()
+                opened.kernels.close()
                 if not failed and isinstance(error, LoadError):
                     raise
                 if not failed:
                     raise LoadError(f"ONNX Runtime refuses the model: {first_line(error)}") from error
                 for number, said in failed.items():
-                    handed.order[number].tell(said)
+                    opened.order[number].tell(said)
                     refused = LoadError(f"the kernel refuses its constants: {said}")
-                    self._give_up(handed.order[number], refused)
+                    self._give_up(opened.order[number], refused)
 
-    def _options(self) -> ort.SessionOptions:
-        options = quiet_options(self._threads)
-        if self._exact:
-            ask_exact(options)
-        return options
-
-    def _in_blocks(
-        self, model: onnx.ModelProto, blocked: Sequence[tuple[KernelNode, _HandedStep]]
-    ) -> onnx.ModelProto:
-        """The model as ONNX Runtime optimises it, with these kernels in it; what does not fit gives way."""
-        optimised = OptimisedModel(self._graph, self._optimised(model), places_of(self._graph, own_place))
-        fitting = []
-        for kernel, one in blocked:
-            if why := optimised.why_not(kernel, block_size()):
-                self._give_up(one, LoadError(why))
-            else:
-                fitting.append(kernel)
-        optimised.replace(fitting, block_size())
-        return optimised.model
-
-    def _optimised(self, model: onnx.ModelProto) -> onnx.ModelProto:
-        """What ONNX Runtime makes of it for this machine; its kernels are handed over for that alone."""
-        plain = _Handing(self._graph, self._load, self._give_up, self._given_up, blocks=False)
-        try:
-            plain.over(self._graph, self._plan.steps)
-            options = self._options()
-            if plain.order:
-                plain.kernels.register(options)
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "optimised.onnx"
-                options.optimized_model_filepath = str(path)
-                with _all_trying(plain.order):
-                    open_session(model, options)
-                return onnx.load(path)
-        finally:
-            plain.kernels.close()
-
-
-class _HandedStep:
-    """A kernel's step that was handed over; ``at``: where the last of its nodes is."""
-
-    def __init__(self, at: NodePath, step: PlanStep, by: ByKernel, watch: KernelWatch | None) -> None:
-        self.at, self.step, self.by, self.watch = at, step, by, watch
-
-    def tell(self, said: str) -> None:
-        if self.watch is not None:
-            self.watch.failed("run", "KernelFailed", f"the kernel failed: {said}")
-
-
-class _Opened:
-    """A session with its kernels."""
-
-    def __init__(self, region: OnnxRuntimeRegion, handed: HandedKernels, order: list[_HandedStep]) -> None:
-        self.region, self.handed, self.order = region, handed, order
-
-    def trying(self) -> contextlib.AbstractContextManager[None]:
-        return _all_trying(self.order)
-
-    def went_well(self) -> None:
-        for one in self.order:
-            if one.watch is not None:
-                one.watch.went_well()
-
-
-@contextlib.contextmanager
-def _all_trying(order: Sequence[_HandedStep]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for watch in {one.by.artifact: one.watch for one in order if one.watch is not None}.values():
-            stack.enter_context(watch.trying())
-        yield
-
-
-class _Handing:
-    """Handing over a plan's kernels to one session."""
-
-    def __init__(
-        self,
-        graph: ModelGraph,
-        load: Load,
-        give_up: Callable[[_HandedStep, Exception], None],
-        given_up: Set[NodePath],
-        *,
-        blocks: bool = True,
-    ) -> None:
-        """``blocks``: those too that read and write blocks of channels."""
-        self._graph, self._load, self._give_up, self._given_up = graph, load, give_up, given_up
-        self._blocks = blocks
-        self.kernels = HandedKernels()
-        self.order: list[_HandedStep] = []
-        self.blocked: list[tuple[KernelNode, _HandedStep]] = []
-
-    def over(self, graph: ModelGraph, steps: Sequence[PlanStep], within: NodePath = ()) -> KernelNodes:
-        """Those of a graph, but for what is in ``blocked``; what cannot be handed over gives way."""
+    def _hand_over(
+        self, to: _Opened, graph: ModelGraph, steps: Sequence[PlanStep], within: NodePath = ()
+    ) -> KernelNodes:
+        """A graph's kernels, but for what is then ``blocked``; what cannot be handed over gives way."""
         own: list[KernelNode] = []
         bodies: dict[Body, KernelNodes] = {}
         for step in steps:
@@ -320,19 +241,19 @@ class _Handing:
                 for which, (body, plan) in enumerate(
                     zip(graph.nodes[step.nodes[0]].bodies, step.by.plans, strict=True)
                 ):
-                    bodies[step.nodes[0], which] = self.over(body.graph, plan.steps, (*at, which))
+                    bodies[step.nodes[0], which] = self._hand_over(to, body.graph, plan.steps, (*at, which))
             elif isinstance(step.by, ByKernel) and at not in self._given_up:
-                one = _HandedStep(at, step, step.by, None)
-                if (one.by.layout and not self._blocks) or not (name := self._one(graph, one)):
+                one = _HandedStep(at, step, step.by)
+                if not (name := self._hand_one(to, graph, one)):
                     continue
                 node = KernelNode(step.nodes, name, step.by.tensors, step.outputs)
                 if one.by.layout:
-                    self.blocked.append((node, one))
+                    to.blocked.append((node, one))
                 else:
                     own.append(node)
         return KernelNodes(tuple(own), bodies)
 
-    def _one(self, graph: ModelGraph, one: _HandedStep) -> str:
+    def _hand_one(self, to: _Opened, graph: ModelGraph, one: _HandedStep) -> str:
         """What the kernel is called in the model; "" where it cannot be in it."""
         kernel: Any = None
         try:
@@ -340,33 +261,102 @@ class _Handing:
             if (code_of := getattr(kernel, "code", None)) is None:
                 raise LoadError("it is no compiled kernel")
             one.watch = getattr(kernel, "watch", None)
-            block, name = self._block(one), f"{one.by.artifact}.{'.'.join(map(str, one.at))}"
+            block, name = _block(one), f"{one.by.artifact}.{'.'.join(map(str, one.at))}"
             operator = operator_of(graph, one.step.nodes, one.step.outputs).operator  # the plan was checked
-            with _all_trying([one]):
+            with one.trying():
                 code = code_of()
-                over = not block and self._may_write_over(graph, one, kernel)
-            self.kernels.add(name, operator, kernel, code, may_write_over=over, block=block)
+                over = not block and _may_write_over(graph, one, kernel)
+            to.kernels.add(name, operator, kernel, code, may_write_over=over, block=block)
         except Exception as error:
             if kernel is not None:
                 kernel.close()
             self._give_up(one, error)
             return ""
-        self.order.append(one)
+        to.order.append(one)
         return name
 
-    def _block(self, one: _HandedStep) -> int:
-        if one.by.layout and not block_size():
-            raise LoadError("ONNX Runtime has no blocks of channels on this processor")
-        return block_size() if one.by.layout else 0
+    def _options(self) -> ort.SessionOptions:
+        options = quiet_options(self._threads)
+        if self._exact:
+            ask_exact(options)
+        return options
 
-    def _may_write_over(self, graph: ModelGraph, one: _HandedStep, kernel: Any) -> bool:
-        compiled = getattr(kernel, "compiled", kernel)
-        if not isinstance(compiled, CKernel) or not is_pointwise(compiled.operator):
-            return False
-        weights = graph.evaluate(graph.constants_of(one.step.nodes))
-        value_of = dict(zip(compiled.operator.tensor_inputs, one.by.tensors, strict=True))
-        constants = {
-            number: np.asarray(weights[value_of[number]], order="C")
-            for number in compiled.operator.constant_inputs
-        }
-        return may_write_over(compiled, constants)
+    def _in_blocks(self, model: onnx.ModelProto, opened: _Opened) -> onnx.ModelProto:
+        """The model as ONNX Runtime optimises it for this machine, with the kernels in it that take blocks;
+        what does not fit gives way."""
+        options = self._options()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "optimised.onnx"
+            options.optimized_model_filepath = str(path)
+            opened.session(model, options)
+            optimised = OptimisedModel(self._graph, onnx.load(path), places_of(self._graph, own_place))
+        fitting = []
+        for kernel, one in opened.blocked:
+            if why := optimised.why_not(kernel, block_size()):
+                self._give_up(one, LoadError(why))
+            else:
+                fitting.append(kernel)
+        optimised.replace(fitting, block_size())
+        return optimised.model
+
+
+@dataclass(eq=False)
+class _HandedStep:
+    """A kernel's step that was handed over; ``at``: where the last of its nodes is."""
+
+    at: NodePath
+    step: PlanStep
+    by: ByKernel
+    watch: KernelWatch | None = None
+
+    def trying(self) -> contextlib.AbstractContextManager[None]:
+        return self.watch.trying() if self.watch is not None else contextlib.nullcontext()
+
+    def tell(self, said: str) -> None:
+        if self.watch is not None:
+            self.watch.failed("run", "KernelFailed", f"the kernel failed: {said}")
+
+
+class _Opened:
+    """A session (``region``), and before it is made its kernels: all that are handed over in their
+    ``order``, and those ``blocked`` that read and write blocks of channels."""
+
+    region: OnnxRuntimeRegion
+
+    def __init__(self) -> None:
+        self.kernels = HandedKernels()
+        self.order: list[_HandedStep] = []
+        self.blocked: list[tuple[KernelNode, _HandedStep]] = []
+
+    @contextlib.contextmanager
+    def trying(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for one in {one.by.artifact: one for one in self.order}.values():
+                stack.enter_context(one.trying())
+            yield
+
+    def session(self, model: onnx.ModelProto, options: ort.SessionOptions) -> ort.InferenceSession:
+        """Of a model with the kernels."""
+        if self.order:
+            self.kernels.register(options)
+        with self.trying():
+            return open_session(model, options)
+
+
+def _block(one: _HandedStep) -> int:
+    if one.by.layout and not block_size():
+        raise LoadError("ONNX Runtime has no blocks of channels on this processor")
+    return block_size() if one.by.layout else 0
+
+
+def _may_write_over(graph: ModelGraph, one: _HandedStep, kernel: Any) -> bool:
+    compiled = getattr(kernel, "compiled", kernel)
+    if not isinstance(compiled, CKernel) or not is_pointwise(compiled.operator):
+        return False
+    weights = graph.evaluate(graph.constants_of(one.step.nodes))
+    value_of = dict(zip(compiled.operator.tensor_inputs, one.by.tensors, strict=True))
+    constants = {
+        number: np.asarray(weights[value_of[number]], order="C")
+        for number in compiled.operator.constant_inputs
+    }
+    return may_write_over(compiled, constants)

@@ -13,9 +13,10 @@ from opatlas.graph.normal import ModelGraph
 from opatlas.graph.profile import KERNEL_TIME
 from opatlas.plan.borders import IN_BLOCKS
 
-_OWN_NAME = re.compile(r"(?:fused )?node(\d+(?:/\d+)*)\.")
-"""What ONNX Runtime makes of a node's name ends with more than that: what it was fused with."""
 _IN_BLOCKS = "_nchwc"
+_OWN_NAME = re.compile(rf"(?:fused )?node(\d+(?:/\d+)*)\.(?!.*{_IN_BLOCKS}$)")
+"""What ONNX Runtime makes of a node's name ends with more than that: what it was fused with. What runs in
+blocks has the name of a value, whatever the model calls that."""
 
 
 def median_times(graph: ModelGraph, events: Iterable[Mapping[str, Any]]) -> dict[int, float]:

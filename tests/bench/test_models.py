@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper
 
 import opatlas
 from bench import models, record
-from bench.models import exploring, frameworks, peak
+from bench.models import exploring, frameworks, peak, todays_models
 from bench.models.exploring import OperatorInPlace, timed_operators, worth_exploring
 from bench.models.frameworks import COLUMNS, users
 from bench.models.made_models import decoder, encoder
@@ -42,6 +44,27 @@ def test_the_decoders_loop_ends_early_and_otherwise_after_its_most_turns() -> No
         assert np.isfinite(state).all()
         assert (tokens[:-1] < 512 * 9 // 10).all() and (len(tokens) == 40 or tokens[-1] >= 512 * 9 // 10)
     assert len(lengths) > 2
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [
+        ("mobilenet_v2", 3.50),
+        ("mobilenet_v3", 5.48),
+        ("efficientnet_b0", 5.29),
+        *(
+            pytest.param(*one, marks=pytest.mark.nightly)
+            for one in (("convnext", 28.6), ("vit_b_16", 86.6), ("bert_base", 108.9), ("gpt2_small", 163.0))
+        ),
+    ],
+)
+def test_a_model_of_today_has_its_papers_size_and_runs(name: str, millions: float) -> None:
+    """BERT without its pooler, GPT-2 with its logits' matrix apart; a folded batch norm leaves a bias."""
+    data = todays_models.MODELS[name]()
+    weights = [tensor for tensor in onnx.load_from_string(data).graph.initializer if tensor.data_type == 1]
+    assert sum(math.prod(one.dims) for one in weights) / 1e6 == pytest.approx(millions, rel=0.01)
+    for made in ort.InferenceSession(data).run(None, random_inputs(ModelGraph(data), 1)):
+        assert np.isfinite(made).all() and np.ptp(made) > 0.01
 
 
 def test_every_framework_that_takes_a_model_gives_the_same_and_the_others_say_why() -> None:

@@ -293,7 +293,7 @@ RUNS: dict[tuple[str, str], Run] = {
         kernel_launch, (), "It is part of a submission: it is filled in for an operator."
     ),
     ("docs/models.md", "import numpy as np"): Run(session_example),
-    ("docs/models.md", "import opatlas"): Run(
+    ("docs/pytorch.md", "import opatlas"): Run(
         compiled_model, (), "Without Inductor, which takes many seconds for its first graph."
     ),
     ("docs/protocol.md", "PRAGMA application_i"): Run(makes_tables),

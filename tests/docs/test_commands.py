@@ -271,9 +271,10 @@ def written_by_tests(typed: Typed, command: str) -> None:
 def drawn_values(typed: Typed, command: str) -> None:
     """As above; it writes a section."""
     from tests.tuning.measure.judging import drawn_values as made
+    from tests.tuning.measure.judging.page import written
 
     assert command.split()[-1] == made.__name__
-    assert made.written() == made.section()
+    assert written(made.HEADING) == made.section()
 
 
 def semantics_made(typed: Typed, command: str) -> None:

@@ -42,7 +42,7 @@ class SimulatedCuda(SubmittedRoute):
 EAGER = SimulatedRoute("eager", us=500)
 ROUTES: tuple[Route, ...] = (
     EAGER,
-    SimulatedRoute("cublas", us=1500),
+    SimulatedRoute("cublaslt", us=1500),
     SimulatedRoute("triton", us=150, method="compiler"),
     SimulatedRoute("inductor", us=50, does="beyond", method="compiler"),
     SimulatedRoute("xla", us=50, does="overrunning", method="compiler"),

@@ -1,4 +1,4 @@
-"""``python -m tuning.bare test|bench|prebuild|bundle``: what ``make`` and the errand's script call."""
+"""``python -m tuning.bare bench|prebuild|bundle``: what ``make`` and the errand's script call."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from opatlas.identity.place.cuda import NoDevice
+from tuning.bare.clock import SliceClock
 from tuning.conf import conf
 
 if TYPE_CHECKING:
@@ -32,18 +33,10 @@ class NothingToMeasure(Exception):
 
 def main() -> int:
     said = _parser().parse_args()
-    since = said.since or time.time()
     if said.what == "bundle":
         return _bundle(said)
     if said.what == "prebuild":
         return _prebuild(said)
-    from tuning.bare import slices
-
-    said.seconds = (said.seconds or slices.SLICE_S) - (time.time() - since)
-    if said.what == "test":
-        found = slices.test(said.state, said.seconds)
-        print(json.dumps(found, indent=2))
-        return 1 if found["failed"] else 0
     return _bench(said)
 
 
@@ -81,6 +74,8 @@ def _bench(said: argparse.Namespace) -> int:
     from tuning.bare.measuring import PASSES
     from tuning.measure.timing.lock import DeviceTaken
 
+    taken_s = time.time() - said.since if said.since else 0.0
+    clock = SliceClock.of((slices.SLICE_S if said.seconds is None else said.seconds) - taken_s)
     passes = [
         replace(one, problem_s=said.each or one.problem_s)
         for name, one in PASSES.items()
@@ -91,7 +86,7 @@ def _bench(said: argparse.Namespace) -> int:
         with stand_in(said) as (tools, wanted):
             if not wanted:
                 raise NothingToMeasure("OPATLAS_WORKLOADS names no folder with the open lists.")
-            found = slices.bench(tools, wanted, said.state, said.seconds, passes=passes)
+            found = slices.bench(tools, wanted, said.state, clock.left_s, passes=passes)
     except (NoDevice, DeviceTaken, NothingToMeasure) as error:
         print(f"Nothing was measured: {error}", file=sys.stderr)
         return os.EX_CONFIG
@@ -140,7 +135,7 @@ def _tools(said: argparse.Namespace) -> Iterator[tuple[ProblemTools, list[Proble
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tuning.bare")
-    parser.add_argument("what", choices=["test", "bench", "prebuild", "bundle"])
+    parser.add_argument("what", choices=["bench", "prebuild", "bundle"])
     parser.add_argument("--seconds", type=float, help="of one slice, below 8 minutes if it is not said")
     parser.add_argument("--since", type=float, help="when it began, as a Unix time: now if it is not said")
     parser.add_argument("--state", type=Path, default=STATE, help="what slices leave to the next one")

@@ -77,7 +77,9 @@ def known_or_asked(path: Path, device: str = "cuda") -> Ceilings | None:
         print(f"no ceilings: {found}", file=sys.stderr, flush=True)
         return None
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(found)) + "\n")
+    half = path.with_name(f"{path.name}.half")
+    half.write_text(json.dumps(asdict(found)) + "\n")
+    half.replace(path)
     return found
 
 

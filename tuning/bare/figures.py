@@ -32,7 +32,7 @@ def figures(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     by_device = [one["vs_eager_by_the_device"] for one in covered if one["vs_eager_by_the_device"]]
     every = [line for passes in latest.values() for line in passes.values()]
     return {
-        "devices": sorted({str(line.get("device", {}).get("name", "")) for line in every}),
+        "devices": sorted({str(line["device"]["name"]) for line in every if "device" in line}),
         "clock": CLOCK,
         "problems": len(found),
         "uncovered": len(found) - len(covered),
@@ -51,6 +51,7 @@ def figures(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "wins_by_route": dict(wins.most_common()),
         "wins_by_method": dict(methods.most_common()),
         "launch_bound": sum(one["launch_bound"] for one in covered),
+        "prebuilt": sum(line.get("prebuilt", 0) for line in every),
         "first_result_s": _median([one["first_s"] for one in covered]),
         "best_s": _median([one["best_s"] for one in covered]),
         "most_tflops": max((one["tflops"] for one in covered), default=None),

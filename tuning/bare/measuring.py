@@ -65,7 +65,8 @@ DefaultCandidate = Callable[[Operator, Target, Setting], tuple[Route, Candidate]
 @dataclass(frozen=True)
 class ProblemTools:
     """With what problems are measured. ``prebuilt``: what need not be built here any more. ``ceilings``: what
-    the device was measured to do at most."""
+    the device was measured to do at most. ``rehearsed``: the device is a simulated one, and no line is of
+    anything that there is."""
 
     laboratory: Laboratory
     routes: Sequence[Route]
@@ -74,6 +75,7 @@ class ProblemTools:
     baseline: Route | None = None
     prebuilt: Prebuilt | None = None
     ceilings: Ceilings | None = None
+    rehearsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ def measure(
     laboratory, setting = tools.laboratory, tools.setting
     line: dict[str, Any] = {"format": FORMAT, "problem": problem.name, "pass": passing.name}
     line |= {"setting": setting.to_json(), "target": laboratory.target.to_json(), "clock": CLOCK}
+    if tools.rehearsed:
+        line["rehearsed"] = True
     if laboratory.device is not None:
         reading = laboratory.device.reading()
         line["device"] = {
@@ -129,6 +133,7 @@ class _Measured:
         self.setting, self.default, self.operator = tools.setting, default, operator
         self.folder, self.clock, self.passing, self.known = folder, clock, passing, known
         self.began = time.monotonic()
+        self.prebuilt = 0
 
     def line(self) -> dict[str, Any]:
         route, candidate = self.default
@@ -156,6 +161,7 @@ class _Measured:
             "again": self._again(timed),
             "max_autotune": against,
             "refused": refused,
+            "prebuilt": self.prebuilt,
             "first_s": round(first_s, 3),
             "best_s": round(best_s, 3),
             "flops": described.flops,
@@ -208,6 +214,7 @@ class _Measured:
         for number, (route, candidate) in enumerate(named):
             if (built := self._prebuilt(route, candidate, folders[number])) is not None:
                 made[number] = built
+                self.prebuilt += 1
             else:
                 (alone if self.laboratory.times_on_device(route) else beside).append(number)
         alone.sort(key=lambda number: bool(named[number][1].parameters))

@@ -39,13 +39,18 @@ multiprocessors there are. What is built is for the architecture: an H200 has as
 
 @dataclass
 class BuildCounts:
-    """Problems, and builds: new ones, those that were there, those that failed; the folder's size."""
+    """Problems, and builds: new ones, those that were there, those that failed; the folder's size. Of all
+    functions there: how many spill or have a stack, and the most that one takes of a device."""
 
     problems: int = 0
     built: int = 0
     known: int = 0
     failed: int = 0
     nbytes: int = 0
+    functions: int = 0
+    spilling: int = 0
+    most_registers: int = 0
+    most_shared_bytes: int = 0
 
 
 def prebuild(
@@ -56,14 +61,15 @@ def prebuild(
     say: Callable[[str], None] = print,
 ) -> BuildCounts:
     """What the quick pass has for each of these problems and is not built in the worker itself, until the
-    folder is as large as may travel."""
+    folder is as large as may travel; nothing else stays there."""
     done, target, setting = BuildCounts(), laboratory.target, Setting()
-    done.nbytes = sum(path.stat().st_size for path in store.folder.rglob("*") if path.is_file())
+    done.nbytes = store.nbytes
     compiled = [
         route
         for route in routes
         if not route.builds_in_process and route.zygote not in BUILDS_ON_DEVICE and route.available(target)
     ]
+    every = []
     for problem in wanted:
         if problem.operator is None:
             continue
@@ -79,6 +85,7 @@ def prebuild(
                 problem.operator, target, setting, Budget(CANDIDATES_S, candidates=QUICK.each)
             )
             for candidate in itertools.islice(found, QUICK.each):
+                every.append((route, problem.operator, target, setting, candidate))
                 if store.has(route, problem.operator, target, setting, candidate):
                     done.known += 1
                 else:
@@ -94,4 +101,11 @@ def prebuild(
                 done.built += 1
                 done.nbytes += store.put(route, problem.operator, target, setting, candidate, one)
         say(f"{problem.name}: {len(jobs)} builds")
+    store.drop_others(every)
+    done.nbytes = store.nbytes
+    for used in store.evidence():
+        done.functions += 1
+        done.spilling += bool(used.get("stack_bytes") or used.get("spilled_bytes"))
+        done.most_registers = max(done.most_registers, used["registers"])
+        done.most_shared_bytes = max(done.most_shared_bytes, used["shared_bytes"])
     return done

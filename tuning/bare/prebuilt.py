@@ -11,7 +11,7 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,10 @@ class Prebuilt:
     """``taken`` of it is counted by who asks."""
 
     folder: Path
+
+    @property
+    def nbytes(self) -> int:
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     def put(
         self,
@@ -82,6 +86,31 @@ class Prebuilt:
         self, route: Route, operator: Operator, target: Target, setting: Setting, candidate: Candidate
     ) -> bool:
         return self._path(route, operator, target, setting, candidate).exists()
+
+    def drop_others(self, about: Collection[tuple[Route, Operator, Target, Setting, Candidate]]) -> None:
+        """All but these builds, and files of none: nobody takes what a route built before it was changed."""
+        kept = {self._path(*one) for one in about}
+        files = set()
+        for path in self.folder.glob("builds/*.json"):
+            if path in kept:
+                files |= set(json.loads(path.read_bytes())["manifest"]["files"].values())
+            else:
+                path.unlink()
+        for path in self.folder.glob("files/*"):
+            if path.name not in files:
+                path.unlink()
+
+    def evidence(self) -> Iterator[Mapping[str, int]]:
+        """Of each function of each build, what it takes of a device by what built it: registers of a thread,
+        bytes of its stack or spilled, bytes of a block's shared memory."""
+        for path in sorted(self.folder.glob("builds/*.json")):
+            document = json.loads(path.read_bytes())
+            manifest = document["manifest"]
+            shared = {one["function"]: one["shared_bytes"] for one in manifest["launch"]["run"]}
+            for name, used in document["facts"].get("functions", {}).items():
+                known = {key: int(value) for key, value in used.items()}
+                known["shared_bytes"] = known.get("shared_bytes", 0) + int(shared.get(name, 0))
+                yield known
 
     def _files(self, named: Mapping[str, str]) -> dict[str, bytes] | None:
         found = {name: (self.folder / "files" / digest).read_bytes() for name, digest in named.items()}

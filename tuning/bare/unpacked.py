@@ -24,8 +24,16 @@ def main() -> int:
     )
     take_also_what_this_python_has()
     if SITE.is_dir():
-        shutil.copytree(SITE, site_folder(), copy_function=os.link, dirs_exist_ok=True)
+        shutil.copytree(SITE, site_folder(), copy_function=link_or_copy, dirs_exist_ok=True)
     return 0
+
+
+def link_or_copy(source: str, place: str) -> None:
+    """Not every file system has links."""
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copy2(source, place)
 
 
 def site_folder() -> Path:

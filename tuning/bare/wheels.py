@@ -51,7 +51,8 @@ def build_pycuda(source: Path, python: Path, root: Path, made: Path) -> str:
         (tree / "siteconf.py").write_text(
             f"CUDA_ROOT = {str(root)!r}\nCUDA_INC_DIR = [{str(root / 'include')!r}]\n"
             f"CUDADRV_LIB_DIR = [{str(folder)!r}]\nCUDA_ENABLE_CURAND = False\n"
-            "LDFLAGS = ['-Wl,--no-as-needed', '-lcuda']\n"
+            # Of both its modules, of which one is told of no folder.
+            f"LDFLAGS = ['-L{folder}', '-Wl,--no-as-needed', '-lcuda']\n"
         )
         build = [str(python.absolute()), "-c", _BUILD, str(folder), str(usable_cores())]
         if why := _ran(build, PYCUDA_S, tree):
@@ -94,5 +95,5 @@ def _ran(command: list[str], seconds: float, folder: Path | None = None) -> str:
 
 def _reasons(said: str) -> Iterator[str]:
     lines = said.strip().splitlines()
-    yield from (line.strip() for line in lines if re.search(r"^ERROR|\berror:", line))
+    yield from (line.strip() for line in lines if re.search(r"^ERROR|\berror: ", line))
     yield from lines[-1:]

@@ -25,7 +25,6 @@ it on one, in a part of its output where it has such."""
 FURTHER, MOST_FURTHER, VERY_CHEAP = 3, 12, 0.1
 """Sets; as many as an operator of few rows may have, where it costs that share: each kind has a row then."""
 
-
 LITTLE = 1 << 16
 """Elements of a dear operator's runtime inputs: beside its constants, they are nothing."""
 
@@ -44,7 +43,7 @@ class Specimen:
         self.further = how_many_further(operator)
         self.sets = BUFFERS + self.further
         self.dealer, self._weights = map(Dealer, self.rng.spawn(2))
-        self.part: OutputPart | None = part_of(operator, self.rng) if is_dear(operator) else None
+        self.part: OutputPart | None = None
         planner = Planner()
         self.constant_slots = {
             number: _place(planner, operator, number) for number in operator.constant_inputs
@@ -59,12 +58,11 @@ class Specimen:
     def renew(self) -> None:
         """Fresh constants, and runtime inputs in every set, for processes that are started from now on; the
         references become void."""
-        self.constants = make_constants(self.operator, self._weights.hand(self.rng))
+        weights = self._weights.hand(self.rng)
+        self.constants = make_constants(self.operator, weights)
         _put(self.inputs, [self.constant_slots], [self.constants])
         rngs = self.rng.spawn(self.sets)  # a stream each: several are drawn at a time
         hands = [None if index < BUFFERS else self.dealer.hand(rng) for index, rng in enumerate(rngs)]
-        if self.part is not None:
-            self.part = part_of(self.operator, self.rng)
 
         def made(index: int) -> dict[int, np.ndarray]:
             name = TIMED[index] if index < BUFFERS else "strata"
@@ -74,6 +72,8 @@ class Specimen:
 
         with ThreadPoolExecutor(usable_cores()) as makers:
             self.own = list(makers.map(made, range(self.sets)))
+        if is_dear(self.operator):
+            self.part = part_of(self.operator, self.rng, [weights, *filter(None, hands)])
         self.references = []
 
     def request(self) -> dict[str, Any]:

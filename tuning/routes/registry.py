@@ -12,7 +12,6 @@ from tuning.routes.compiler.inductor import InductorRoute
 from tuning.routes.compiler.triton import TritonRoute
 from tuning.routes.compiler.tvm import TvmRoute
 from tuning.routes.compiler.xla import XlaRoute
-from tuning.routes.library.cublas import Cublas
 from tuning.routes.library.cublaslt import CublasLt
 from tuning.routes.library.cudnn import Cudnn
 from tuning.routes.library.eager import Eager
@@ -31,7 +30,6 @@ ROUTES: tuple[Route, ...] = (
     Mkl(),
     OpenBlas(),
     NumPyArrays(),
-    Cublas(),
     CublasLt(),
     Cudnn(),
     TvmRoute(),

@@ -1,5 +1,5 @@
-"""Types whose inputs must fit one another: recurrent ones, windows, regions. ONNX's inference looks at few of
-them, so that what nobody can compute would be tried first and refused by each library in its own words."""
+"""Types whose inputs must fit one another: recurrent ones, windows, regions, indices. ONNX's inference looks
+at few of them. What it lets pass, each library would try and refuse in its own words."""
 
 from __future__ import annotations
 
@@ -83,15 +83,60 @@ def _regions(step: NodeStep, work: Workbench) -> None:
     step.need(step.attrs.get("spatial_scale", 1.0) > 0, "spatial_scale must be above 0")
 
 
+def _scatter_nd(step: NodeStep, work: Workbench) -> None:
+    data, indices, updates = (work.shape(step, position) for position in range(3))
+    depth = indices[-1]
+    step.need(depth <= len(data), f"an index of {depth} numbers is too long for {len(data)} dimensions")
+    wanted = (*indices[:-1], *data[depth:])
+    step.need(updates == wanted, f"updates must have shape {list(wanted)}, not {list(updates)}")
+
+
+def _by_element(step: NodeStep, work: Workbench) -> None:
+    data, indices = work.shape(step), work.shape(step, 1)
+    rank = len(data)
+    step.need(
+        len(indices) == rank >= 1,
+        f"data and indices must have the same number of dimensions, not {rank} and {len(indices)}",
+    )
+    axis = step.attrs.get("axis", 0) % rank
+    fits = all(
+        at == axis or given <= size for at, (given, size) in enumerate(zip(indices, data, strict=True))
+    )
+    step.need(fits, f"indices {list(indices)} reach beyond data {list(data)} on another axis than {axis}")
+    if step.op == "ScatterElements":
+        updates = work.shape(step, 2)
+        step.need(updates == indices, f"updates must have shape {list(indices)}, not {list(updates)}")
+
+
+def _reverse_sequence(step: NodeStep, work: Workbench) -> None:
+    data, lengths = work.shape(step), work.shape(step, 1)
+    axis = step.attrs.get("batch_axis", 1)
+    step.need(axis in (0, 1), f"batch_axis must be 0 or 1, not {axis}")
+    batch = data[axis]
+    step.need(lengths == (batch,), f"sequence_lens must have shape [{batch}], not {list(lengths)}")
+
+
+def _loss(step: NodeStep, work: Workbench) -> None:
+    scores, target = work.shape(step), work.shape(step, 1)
+    wanted = (scores[0], *scores[2:])
+    step.need(target == wanted, f"the target must have shape {list(wanted)}, not {list(target)}")
+
+
 FITTING: dict[str, Callable[[NodeStep, Workbench], None]] = {
     "AffineGrid": _affine_grid,
     "BlackmanWindow": _window,
     "GRU": _recurrent,
+    "GatherElements": _by_element,
     "HammingWindow": _window,
     "HannWindow": _window,
     "LSTM": _recurrent,
     "MaxRoiPool": _regions,
     "MaxUnpool": _max_unpool,
+    "NegativeLogLikelihoodLoss": _loss,
     "RNN": _recurrent,
+    "ReverseSequence": _reverse_sequence,
     "RoiAlign": _regions,
+    "ScatterElements": _by_element,
+    "ScatterND": _scatter_nd,
+    "SoftmaxCrossEntropyLoss": _loss,
 }

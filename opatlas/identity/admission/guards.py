@@ -188,7 +188,8 @@ def _tile(step: NodeStep, work: Workbench) -> None:
 
 def _dft(step: NodeStep, work: Workbench) -> None:
     length, axis = ints(step, work, 1), ints(step, work, 2)
-    rank = len(work.shape(step))
+    rank, parts = len(work.shape(step)), work.shape(step)[-1]
+    step.need(parts in (1, 2), f"the last dimension must be 1 (real) or 2 (complex), not {parts}")
     step.need(length is None or (len(length) == 1 and length[0] >= 1), "dft_length must be at least 1")
     # The last axis holds real and imaginary parts.
     step.need(

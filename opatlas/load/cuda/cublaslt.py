@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from opatlas.errors import LoadError
 from opatlas.identity.operator import Operator
-from opatlas.load.cuda.driver import CudaDriver
-from opatlas.load.cuda.matrices import Matrix, MatrixProduct
-from opatlas.load.cuda.nvidia_library import NvidiaLibrary, shared_library
-from opatlas.load.cuda.products import TYPES, Addresses, ProductKernel, compute_type
+from opatlas.load.cuda.driver import CudaDriver, DeviceFailed
+from opatlas.load.cuda.matrices import Matrix, MatrixProduct, product_of
+from opatlas.load.cuda.module import DeviceKernel, LaunchTensors
+from opatlas.load.cuda.nvidia_library import shared_library
 
 MOST_ALGORITHMS = 32
 MOST_WORKSPACE_BYTES = 32 << 20
+ALIGNMENT = 256
 
-# From cublasLt.h: part of the library's stable interface.
+# From cublasLt.h, cublas_api.h and library_types.h: part of the library's stable interface.
+TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
+COMPUTE_FLOAT32, COMPUTE_TF32 = 68, 77
 TURN_FIRST, TURN_SECOND = 3, 4
 BATCH_COUNT, BATCH_STEP = 5, 6
 MOST_WORKSPACE, REDUCTIONS = 1, 3
@@ -41,40 +45,36 @@ class Algorithm(ctypes.Structure):
     )
 
 
-class ProductLibrary(Protocol):
-    """What is used of cuBLASLt."""
+@dataclass(frozen=True)
+class Addresses:
+    """On the device."""
+
+    first: int
+    second: int
+    made: int
+    workspace: int
+
+
+class CublasLtLibrary:
+    """The library by its C interface. Every call may raise
+    :class:`~opatlas.load.cuda.driver.DeviceFailed`."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._handle = self._made("cublasLtCreate")
 
     def algorithms(self, product: MatrixProduct, tf32: bool) -> Sequence[Algorithm]:
         """Those that can, the one that should be fastest first."""
-        ...
-
-    def multiplier(
-        self, product: MatrixProduct, tf32: bool, algorithm: Algorithm, at: Addresses
-    ) -> Callable[[int], None]:
-        """A launch into the stream that it is given; returns at once."""
-        ...
-
-
-class CublasLtLibrary(NvidiaLibrary):
-    """The library itself. Every call may raise :class:`~opatlas.load.cuda.driver.DeviceFailed`."""
-
-    title = "cuBLASLt"
-
-    def __init__(self, library: Any) -> None:
-        super().__init__(library)
-        self._handle = self.made("cublasLtCreate")
-
-    def algorithms(self, product: MatrixProduct, tf32: bool) -> Sequence[Algorithm]:
         described = self._described(product, tf32)
-        preference = self.made("cublasLtMatmulPreferenceCreate")
+        preference = self._made("cublasLtMatmulPreferenceCreate")
         for which, value in (
             (MOST_WORKSPACE, ctypes.c_uint64(MOST_WORKSPACE_BYTES)),
             (REDUCTIONS, ctypes.c_uint32(IN_COMPUTE_TYPE)),
         ):
-            self._set("cublasLtMatmulPreference", preference, which, value)
+            self._set("MatmulPreference", preference, which, value)
         found = (Algorithm * MOST_ALGORITHMS)()
         count = ctypes.c_int()
-        self.ask(
+        self._ask(
             "cublasLtMatmulAlgoGetHeuristic",
             self._handle,
             *described,
@@ -89,6 +89,7 @@ class CublasLtLibrary(NvidiaLibrary):
     def multiplier(
         self, product: MatrixProduct, tf32: bool, algorithm: Algorithm, at: Addresses
     ) -> Callable[[int], None]:
+        """A launch into the stream that it is given; returns at once."""
         operation, first, second, made = self._described(product, tf32)
         given = (
             *(self._handle, operation, ctypes.byref(ctypes.c_float(product.alpha))),
@@ -98,50 +99,69 @@ class CublasLtLibrary(NvidiaLibrary):
             ctypes.byref(algorithm),  # its first field is what the call takes
             *(ctypes.c_void_p(at.workspace), ctypes.c_size_t(algorithm.workspace_bytes)),
         )
-        return lambda stream: self.ask("cublasLtMatmul", *given, ctypes.c_void_p(stream))
+        return lambda stream: self._ask("cublasLtMatmul", *given, ctypes.c_void_p(stream))
 
     def _described(self, product: MatrixProduct, tf32: bool) -> tuple[ctypes.c_void_p, ...]:
-        """The operation and the three matrices, in the library's words. They stay as long as the process."""
-        operation = self.made("cublasLtMatmulDescCreate", compute_type(product, tf32), TYPES["float32"])
+        """The operation and the three matrices, in the library's words. They stay as long as the process.
+        Operands of float32 may be rounded on their way where the setting asks for TF32."""
+        rounds = tf32 and product.dtype == "float32"
+        operation = self._made(
+            "cublasLtMatmulDescCreate", COMPUTE_TF32 if rounds else COMPUTE_FLOAT32, TYPES["float32"]
+        )
         for which, matrix in ((TURN_FIRST, product.first), (TURN_SECOND, product.second)):
-            self._set("cublasLtMatmulDesc", operation, which, ctypes.c_int32(matrix.turned))
+            self._set("MatmulDesc", operation, which, ctypes.c_int32(matrix.turned))
         matrices = (product.first, product.second, product.made)
         return operation, *(self._layout(matrix, product) for matrix in matrices)
 
     def _layout(self, matrix: Matrix, product: MatrixProduct) -> ctypes.c_void_p:
-        made = self.made(
+        made = self._made(
             "cublasLtMatrixLayoutCreate",
             TYPES[product.dtype],
             ctypes.c_uint64(matrix.rows),
             ctypes.c_uint64(matrix.columns),
             ctypes.c_int64(matrix.step),
         )
-        self._set("cublasLtMatrixLayout", made, BATCH_COUNT, ctypes.c_int32(product.batches))
-        self._set("cublasLtMatrixLayout", made, BATCH_STEP, ctypes.c_int64(matrix.batch_step))
+        self._set("MatrixLayout", made, BATCH_COUNT, ctypes.c_int32(product.batches))
+        self._set("MatrixLayout", made, BATCH_STEP, ctypes.c_int64(matrix.batch_step))
         return made
 
     def _set(self, kind: str, described: ctypes.c_void_p, attribute: int, value: Any) -> None:
         size = ctypes.c_size_t(ctypes.sizeof(value))
-        self.ask(f"{kind}SetAttribute", described, attribute, ctypes.byref(value), size)
+        self._ask(f"cublasLt{kind}SetAttribute", described, attribute, ctypes.byref(value), size)
+
+    def _made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+        """What a function writes to its first argument."""
+        made = ctypes.c_void_p()
+        self._ask(function, ctypes.byref(made), *arguments)
+        return made
+
+    def _ask(self, function: str, *arguments: Any) -> None:
+        if status := getattr(self._library, function)(*arguments):
+            raise DeviceFailed(f"cuBLASLt answers {status} to {function}")
 
 
 @cache
-def open_library() -> ProductLibrary:
+def open_library() -> CublasLtLibrary:
     """Raises :class:`LoadError` where it is not installed. Initialises CUDA."""
-    return CublasLtLibrary(shared_library("cublasLt", CublasLtLibrary.title))
+    return CublasLtLibrary(shared_library("cublasLt", "cuBLASLt"))
 
 
-class CublasLtKernel(ProductKernel):
-    """One algorithm of it on one product."""
+class CublasLtKernel(DeviceKernel):
+    """One algorithm of it on one product. Raises :class:`~opatlas.errors.LoadError` where the operator is
+    none."""
+
+    loads_late = True
 
     def __init__(
         self,
         operator: Operator,
         recipe: Mapping[str, Any],
         driver: CudaDriver | None = None,
-        library: ProductLibrary | None = None,
+        library: CublasLtLibrary | None = None,
     ) -> None:
-        super().__init__(operator, recipe, driver)
+        self.product = product_of(operator)
+        super().__init__(operator, driver, graphs=bool(recipe["graphs"]), alignment=ALIGNMENT)
+        self.tf32 = bool(recipe["tf32"])
         self._library = library or open_library()
         offered = self._library.algorithms(self.product, self.tf32)
         number = int(recipe["algorithm"])
@@ -152,8 +172,16 @@ class CublasLtKernel(ProductKernel):
         self._algorithm = offered[number - 1]
         self.workspace_bytes = int(self._algorithm.workspace_bytes)
 
-    def multiplier(self, at: Addresses) -> Callable[[int], None]:
-        return self._library.multiplier(self.product, self.tf32, self._algorithm, at)
+    def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
+        self._must_be_open()
+        at = Addresses(
+            tensors.inputs[self.product.first.number].address,
+            tensors.inputs[self.product.second.number].address,
+            tensors.outputs[0].address,
+            tensors.workspace.address,
+        )
+        multiply = self._library.multiplier(self.product, self.tf32, self._algorithm, at)
+        return [lambda: multiply(self.driver.stream)]
 
 
 def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> CublasLtKernel:

@@ -104,6 +104,7 @@ OPERATORS: dict[str, dict[str, object]] = {
     "large": {"op": "Relu", "inputs": [{"shape": [512, 1536], "dtype": "float32"}]},
     "tiny": {"op": "Relu", "inputs": [{"shape": [16], "dtype": "float32"}]},
     "power": {"op": "Pow", "inputs": [{"shape": [128, 128], "dtype": "float32"}] * 2},
+    "infinities": {"op": "IsInf", "inputs": [{"shape": [128, 128], "dtype": "float32"}]},
     "whole sum": {"op": "Add", "inputs": [{"shape": [128, 128], "dtype": "int64"}] * 2},
     "factors": {
         "op": "ReduceProd",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tests.hostile.cheats.table import Case, Cheat
-from tuning.measure.judging.drawing.kinds import OPERANDS, PLACES, STEPS, WHOLE
+from tuning.measure.judging.drawing.kinds import ELEMENTS, OPERANDS, PLACES, STEPS, WHOLE
 from tuning.measure.outcome import Status
 
 OFF = (Status.WRONG_RESULT, Status.NOT_FINITE)
@@ -44,6 +44,8 @@ UNUSUAL = (
                "int64_t *a = t[0].data, *b = t[1].data, *y = t[2].data; for (int64_t i = 0; i < N; i++)"
                " y[i] = (int64_t)(int32_t)a[i] + (int32_t)b[i];", operator="whole sum"),
           DRAWN, OFF, ("differ",), (WHOLE,)),
+    Cheat(Case("nothing_is_infinite", "Answers that no number is infinite.",
+               "memset(t[1].data, 0, N);", operator="infinities"), DRAWN, OFF, ("differ",), (ELEMENTS,)),
     # Reductions.
     Cheat(Case("product_by_logarithms", "Multiplies by adding logarithms of sizes.",
                "for (int64_t i = 0; i < N; i++) { double a = 0; for (int64_t j = 0; j < 512; j++)"

@@ -87,7 +87,7 @@ def test_what_is_written_past_pytorch_is_not_noticed_in_packed_weights(
     change: Any, kernels_win: None
 ) -> None:
     right, report = changed(change, freeze=True)
-    assert not right and report.graphs[0].packed == 1  # docs/models.md says so
+    assert not right and report.graphs[0].packed == 1  # docs/pytorch.md says so
 
 
 def test_one_graph_of_two_models_has_the_weights_of_the_one_that_is_called(kernels_win: None) -> None:

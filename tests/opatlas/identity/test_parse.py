@@ -85,6 +85,10 @@ def deep() -> str:
     return base64.b64encode(field(7, content)).decode()
 
 
+def places(*shape: int) -> dict[str, Any]:
+    return tensor(*shape, dtype="int64")
+
+
 BAD: list[tuple[Any, str]] = [
     # what kind of thing it is
     ([], "must be a JSON object"),
@@ -147,6 +151,15 @@ BAD: list[tuple[Any, str]] = [
     (node("Conv", RGB, weight(4, 5, 3, 3)), r"needs a weight of shape \[4, 3, …\], not \[4, 5"),
     (node("Conv", RGB, weight(4, 3, 3, 3), weight(5)), r"bias must have shape \[4\], not \[5\]"),
     (node("Conv", tensor(1, 3, 8, 8), weight(4, 3, 3, 3), kernel_shape=[5, 5]), "kernel_shape"),
+    (node("ScatterND", tensor(3), places(4, 3), tensor(4, 1)), "an index of 3 numbers is too long for 1 dim"),
+    (node("ScatterND", tensor(5, 2), places(1), tensor()), r"updates must have shape \[2\], not \[\]"),
+    (node("GatherElements", tensor(3, 4), places(3)), "same number of dimensions, not 2 and 1"),
+    (node("GatherElements", tensor(3, 4), places(7, 5)), r"\[7, 5\] reach beyond data \[3, 4\] on another"),
+    (node("ScatterElements", tensor(3), places(2), tensor(3)), r"updates must have shape \[2\], not \[3\]"),
+    (node("ReverseSequence", tensor(4, 16), places(1)), r"sequence_lens must have shape \[16\], not \[1\]"),
+    (node("ReverseSequence", tensor(4, 4, 4), places(4), batch_axis=2), "batch_axis must be 0 or 1, not 2"),
+    (node("NegativeLogLikelihoodLoss", tensor(7, 8, 2), places(7)), r"target must have shape \[7, 2\]"),
+    (node("DFT", tensor(1, 4, 4)), "last dimension must be 1 .real. or 2 .complex., not 4"),
     (node("Conv", tensor(1, 3, 2, 2), weight(4, 3, 3, 3)), "dimension of 0"),
     (node("Conv", RGB, weight(4, 3, 3, 3, dtype="int32")), "Conv cannot take float32.1,3,8,8., int32"),
     (node("MatMul", MATRIX, weight(5, 7)), "MatMul cannot take float32.5,7., float32.5,7."),

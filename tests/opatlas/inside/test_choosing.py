@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from onnx import helper
 
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import choosing
 from opatlas.plan.executor import Executor
 from opatlas.plan.line_up import TimedInTurns
 from opatlas.plan.plan import ByKernel, ModelPlan
-from tests.opatlas.inside.convolutions import FEED, SOURCE, Convolutions, residual
+from tests.opatlas.inside.convolutions import FEED, SLOW, SOURCE, Convolutions, convolving, residual
+from tests.opatlas.inside.made import inside
 from tests.opatlas.plan.making import PLACE, assert_same, wanted
 from tests.opatlas.plan.standings import the_more_kernels_the_better
 
@@ -135,3 +137,24 @@ def test_where_no_kernel_takes_blocks_they_are_given_plain_values(
     said = [one.said for one in found.standings[1:]]
     assert said == ["4 kernels inside ONNX Runtime, 3 of several nodes"]
     found.executor.close()
+
+
+def test_a_given_plan_of_one_session_takes_part_in_no_streams(
+    profiled: dict[int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "could_pay", lambda *given: True)
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["a"], pads=[1] * 4),
+        helper.make_node("Conv", ["x", "v"], ["c"], pads=[1] * 4),
+        helper.make_node("Add", ["a", "c"], ["y"]),
+    ]
+    graph, built = ModelGraph(convolving(nodes)), list[ModelPlan]()
+    kernels = Convolutions(graph, source=SLOW)
+
+    def build(plan: ModelPlan) -> Executor:
+        built.append(plan)
+        return Executor(graph, plan, kernels.load, threads=2)
+
+    given = inside(graph, kernels.candidates)
+    choosing.choose(graph, {}, PLACE, build, FEED, 2, 0.0, given=given).executor.close()
+    assert [plan.inside for plan in built] == ["", "onnxruntime"]

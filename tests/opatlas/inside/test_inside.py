@@ -24,6 +24,8 @@ from opatlas.identity import Value
 from opatlas.inside import handed
 from opatlas.inside.handed import DOMAIN, HandedKernels, inside_library
 from opatlas.inside.over_inputs import may_write_over
+from opatlas.load.c_abi import CKernel
+from opatlas.load.kernel import KernelFailed
 from opatlas.load.onnxruntime_recipe import quiet_options
 from opatlas.plan.checking import check_plan
 from opatlas.plan.executor import Executor
@@ -44,7 +46,7 @@ def nothing_is_left() -> Iterator[None]:
     yield
     gc.collect()  # tracebacks of errors have sessions, too
     HandedKernels().close()
-    assert not handed._used
+    assert not handed._still_used
 
 
 @pytest.mark.parametrize("seed", by_day.first(3, [*range(13), 14, 15]))  # 13 has none for these kernels
@@ -88,6 +90,21 @@ def test_a_kernel_that_fails_in_a_profile_gives_way_and_the_others_are_timed() -
     times = executor.node_times(FEED)
     assert set(times) == {0, 1, 2, 3} and told == ["the kernel failed: the third call is one too many"]
     assert [by.artifact for by in executor.kernels] == [f"{0:064x}"]
+    executor.close()
+
+
+def test_a_profile_over_inputs_that_do_not_fit_lets_go_of_its_kernels() -> None:
+    executor, closed = running(additions(), ADD), list[CKernel]()
+    inner, close = executor._inside, CKernel.close
+    assert inner is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CKernel, "close", lambda kernel: (closed.append(kernel), close(kernel)))
+        with pytest.raises(KernelFailed, match="invalid dimensions"):
+            inner.profile({"x": X[:10], "y": Y})
+        gc.collect()  # the error's traceback has the session
+        HandedKernels().close()
+    assert len(closed) == 2
+    assert_same(executor.run(FEED), wanted(additions(), FEED))
     executor.close()
 
 
@@ -208,6 +225,21 @@ def test_a_kernel_that_was_revoked_is_out_of_the_next_run() -> None:
     executor.close()
 
 
+def test_where_memory_does_not_suffice_without_what_was_revoked_the_whole_model_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone: set[str] = set()
+    executor = running(additions(), ADD, revoked=lambda: gone)
+    expected = wanted(additions(), FEED)
+    assert_same(executor.run(FEED), expected)
+    gone.add(f"{2:064x}")
+    monkeypatch.setattr("opatlas.plan.inside.lacking", lambda wanted: "nothing is left")
+    for _ in range(2):
+        assert_same(executor.run(FEED), expected)
+    assert executor.fallen_back == "The model failed: nothing is left" and not executor.artifacts
+    executor.close()
+
+
 ONE_AT_A_TIME = (
     HEADER
     + """
@@ -310,7 +342,10 @@ int opatlas_run(const opatlas_tensor* t, int32_t n, const opatlas_threads* threa
 )
 
 
-@pytest.mark.parametrize(("source", "expected"), [(ADD, True), (TWICE, False)])
+NEGATIVE_TWICE = TWICE.replace("x[i] + y[i]", "x[i] < 0 ? x[i] / 2 : x[i]")
+
+
+@pytest.mark.parametrize(("source", "expected"), [(ADD, True), (TWICE, False), (NEGATIVE_TWICE, False)])
 def test_whether_a_kernel_may_write_where_it_reads_is_tried(source: str, expected: bool) -> None:
     graph = ModelGraph(additions(1))
     kernels = CSources(graph, source)
@@ -392,7 +427,7 @@ def test_a_shape_that_the_model_did_not_say_is_refused_before_the_kernel_sees_it
     graph = ModelGraph(additions(1))
     sources = CSources(graph, ADD)
     kernel = sources.load(sources.candidates[0].by)
-    kernels.add("add", add_operator(), kernel, kernel.code(), may_write_over=False)
+    kernels.add("add", add_operator(SIZE), kernel, kernel.code(), may_write_over=False)
     kernels.register(options)
     ends = [helper.make_tensor_value_info(name, 1, ["n"]) for name in "xyz"]
     node = helper.make_node("add", ["x", "y"], ["z"], domain=DOMAIN)
@@ -406,16 +441,17 @@ def test_a_shape_that_the_model_did_not_say_is_refused_before_the_kernel_sees_it
     with pytest.raises(Exception, match="another shape than the model says"):
         session.run(None, {name: value[:10] for name, value in FEED.items()})
     assert not kernels.has_failed
-    kernels.close()
-    assert kernels in handed._used  # the session may still run
+    for _ in range(2):
+        kernels.close()
+        assert kernels in handed._still_used  # the session may still run
     assert (session.run(None, FEED)[0] == z).all()
     del session
     HandedKernels().close()
-    assert kernels not in handed._used
+    assert kernels not in handed._still_used
 
 
 def test_values_that_are_not_dense_are_not_onnx_runtimes() -> None:
-    kernels, operator = HandedKernels(), add_operator()
+    kernels, operator = HandedKernels(), add_operator(SIZE)
     graph = ModelGraph(additions(1))
     sources = CSources(graph, ADD)
     kernel = sources.load(sources.candidates[0].by)

@@ -45,6 +45,20 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failing, "_went_well", set())
 
 
+def test_a_plan_of_the_service_runs_inside_where_that_is_faster_and_the_service_is_told(
+    publish_add: Any, job: Any, inside: None, uploads_at_once: None
+) -> None:
+    from catalog.models import PlanMeasured
+
+    publish_add()
+    with opatlas.Session(adding(), client=job(), plan=True, frameworks=()) as session:
+        assert session.plan.inside and len(session.plan.kernels) == 2
+        assert_same(session.run(None, FEED), wanted(adding(), FEED))
+        until(PlanMeasured.objects.exists)
+        told, mine = PlanMeasured.objects.get(), session.standings[-1]
+        assert (told.plan_us, told.ratio, told.chosen) == (mine.median_us, 2.0, True)
+
+
 def test_a_plan_with_kernels_inside_is_chosen_remembered_and_lets_go_of_what_is_revoked(
     publish_add: Any, job: Any, inside: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

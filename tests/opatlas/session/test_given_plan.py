@@ -53,7 +53,8 @@ def test_a_plan_of_the_service_runs_and_what_it_came_to_is_told(
     assert signed["signature"] and signed["plan"] == made["plan"]
     with opatlas.Session(adding(), client=client, plan=signed, frameworks=()) as session:
         assert session.plan == ModelPlan.from_json(made["plan"])
-        assert [one.said for one in session.standings] == [WHOLE, "2 of 3 steps by kernels"]
+        said = [one.said for one in session.standings]
+        assert said == [WHOLE, "2 of 3 steps by kernels", "2 kernels inside ONNX Runtime"]
         assert_same(session.run(None, FEED), wanted(adding(), FEED))
         until(lambda: PlanMeasured.objects.filter(plan=made["id"]).exists())
         told = PlanMeasured.objects.get(plan=made["id"])

@@ -110,16 +110,25 @@ class TinyLaboratory:
 
     def build_all(self, operator: object, setting: Setting, jobs: list) -> list:
         self.asked += len(jobs)
-        return [artifact(place, OPERATOR, "relu", 5, route.name) for route, _, place in jobs]
+        functions = {"functions": {"relu": {"registers": 32, "stack_bytes": 8}}}
+        return [
+            replace(artifact(place, OPERATOR, "relu", 5, route.name), facts=functions)
+            for route, _, place in jobs
+        ]
 
 
 def test_builds_are_made_once_and_none_that_needs_a_device(tmp_path: Path) -> None:
     laboratory, store = TinyLaboratory(tmp_path), Prebuilt(tmp_path / "store")
     routes = (ROUTE, SimulatedRoute("eager"), replace(ROUTE, name="inductor", zygote="inductor"))
     wanted = [Problem("a", "float32", 0, OPERATOR), Problem("a", "float32", 1, None, "no rule")]
+    stale = artifact(tmp_path / "stale", OPERATOR, "half", 5, "triton")
+    store.put(ROUTE, relu_operator((9, 9)), GPU, SETTING, CANDIDATE, stale)
     for built, known in ((1, 0), (0, 1)):
         done = prebuilding.prebuild(laboratory, routes, wanted, store, lambda line: None)  # type: ignore[arg-type]
         assert (done.problems, done.built, done.known, done.failed) == (1, built, known, 0)
+        assert (done.functions, done.spilling, done.most_registers, done.most_shared_bytes) == (1, 1, 32, 0)
+        assert len([path for path in store.folder.rglob("*") if path.is_file()]) == 2, "nothing stale"
+        assert done.nbytes == store.nbytes > 0
     assert laboratory.asked == 1
     assert prebuilding.NAMED["sm_90"].key == GPU.key
 

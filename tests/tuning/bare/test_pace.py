@@ -3,10 +3,13 @@ own."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +19,8 @@ from opatlas.identity import Operator, Setting, Target, parse_operator
 from opatlas.load import Manifest
 from tests.catalog.making import GPU
 from tests.tuning.measure.simulated_device import SimulatedRoute
-from tuning.bare import slices
+from tuning.bare import __main__, slices
+from tuning.bare import lines as lines_of
 from tuning.bare.lines import Lines
 from tuning.bare.measuring import PASSES, QUICK, THOROUGH, ProblemTools
 from tuning.bare.problems import Problem
@@ -141,7 +145,7 @@ class AllPrebuilt:
 EAGER = SimulatedRoute("eager")
 ROUTES: tuple[Route, ...] = (
     EAGER,
-    *(Several(name) for name in ("cublas", "cublaslt", "cudnn")),
+    *(Several(name) for name in ("cublaslt", "cudnn")),
     Several("triton", builds_in_process=False),
     Several("cuda", builds_in_process=False),
     Several("inductor", builds_in_process=False, zygote="inductor"),
@@ -176,9 +180,11 @@ def test_a_slice_has_a_line_of_at_least_forty_problems(tmp_path: Path, clock: li
     assert len(quick) >= 40 and not any("uncovered" in line for line in quick)
     assert found["left"]["quick"] == len(WANTED) - len(quick)
     tried = {entry["route"] for line in quick for entry in line["entries"]}
-    assert tried == {"eager", "cublas", "cublaslt", "cudnn", "triton", "cuda"}
+    assert tried == {"eager", "cublaslt", "cudnn", "triton", "cuda"}
     assert clock[0] - began <= 460 + QUICK.problem_s
     assert not laboratory.built, "nothing is built on the device's time"
+    taken = [entry for line in quick for entry in line["entries"] if entry["route"] in ("cuda", "triton")]
+    assert found["prebuilt"] == len(taken) > len(quick)
 
 
 def test_what_was_not_built_before_is_built_within_each_problems_share(
@@ -222,6 +228,44 @@ def test_a_problem_that_fails_has_a_line_and_the_next_one_its_turn(
     assert "measuring it failed: RuntimeError: the device fell off the bus" in quick[1]["uncovered"]
     assert found["uncovered"] == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_slice_that_is_killed_or_whose_files_are_full_leaves_the_figures_so_far(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laboratory, said = SlowLaboratory(tmp_path, clock), list[str]()
+
+    def killed(line: str) -> None:
+        said.append(line)
+        if len(said) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        slices.bench(tools(laboratory, AllPrebuilt()), WANTED[:4], tmp_path, 90, killed, [QUICK])
+    assert json.loads((tmp_path / "bench.json").read_text())["problems"] == 2
+    monkeypatch.setattr(lines_of, "MOST_BYTES", 10)
+    found = slices.bench(tools(laboratory, AllPrebuilt()), WANTED[:4], tmp_path, 90, said.append)
+    assert "are full" in said[-1] and found["problems"] == 2 and found["left"]["quick"] == 2
+    assert json.loads((tmp_path / "bench.json").read_text()) == found
+
+
+def test_what_it_takes_until_a_device_is_ready_is_the_slices_time(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[float] = []
+
+    @contextmanager
+    def ready(said: Any) -> Iterator[tuple[None, list[Problem]]]:
+        clock[0] += 40
+        yield None, WANTED
+
+    monkeypatch.setitem(sys.modules, "stand_in", SimpleNamespace(tools=ready))
+    monkeypatch.setattr(slices, "bench", lambda *given, **named: left.append(given[3]) or {})
+    for seconds in ("435", "0"):
+        given = ["bare", "bench", "--rehearsed", "stand_in", "--seconds", seconds]
+        monkeypatch.setattr(sys, "argv", given)
+        assert __main__.main() == 0
+    assert left == [395, 0]
 
 
 def test_a_slice_goes_on_where_the_last_one_stopped(tmp_path: Path, clock: list[float]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 
-from tuning.bare import bundle, lines, slices
+from tests.gpu.__main__ import modules
+from tuning.bare import bundle, lines
 from tuning.bare.figures import figures
 from tuning.bare.lines import Full, Lines
 from tuning.bare.problems import DTYPES, problems
@@ -125,36 +128,6 @@ def test_the_figures_count_what_has_no_result_as_no_gain() -> None:
     assert found["geomean_vs_eager_by_the_device"] == pytest.approx((8 / 4 * 1) ** (1 / 2))
 
 
-def test_tests_without_time_are_left_to_the_next_slice_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(bundle.ROOT)
-    module = "tests/tuning/measure/device/test_nvml.py"
-    first = slices.run_module(module, 29)
-    assert (first["code"], first["counts"], first["failed"]) == (0, {}, [])
-    assert first["left"] == 3
-    ended = {"test": f"{module}::test_a_look_at_a_device", "how": "skipped", "why": "it was, before"}
-    second = slices.run_module(module, 200, {**first, "ended": [ended]})
-    assert (second["code"], second["left"]) == (0, 0)
-    assert second["counts"] == {"skipped": 1, "passed": 2}
-
-
-def test_a_test_that_is_slow_itself_is_begun_where_it_can_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(bundle.ROOT)
-    module = tmp_path / "test_some.py"
-    module.write_text(
-        "import pytest\npytestmark = pytest.mark.slow\ndef test_quick(): pass\n"
-        "@pytest.mark.slow\ndef test_long(): pass\n"
-        "@pytest.fixture\ndef device_laboratory(): pass\n"
-        "@pytest.mark.parametrize('route', ['triton', 'inductor'])\n"
-        "def test_there(device_laboratory, route): pass\n"
-    )
-    found = slices.run_module(str(module), 100)
-    assert (found["code"], found["counts"], found["left"]) == (0, {"passed": 2}, 2)
-    ended = [one["test"].partition("::")[2] for one in found["ended"]]
-    assert ended == ["test_quick", "test_there[triton]"], "Inductor's build may take three minutes"
-
-
 ABOUT_DEVICES = re.compile(
     r"mark\.gpu\b|^from (opatlas\.load\.cuda|opatlas\.load\.torch\.on_device|opatlas\.identity\.place\.cuda"
     r"|opatlas\.streams\.cuda_device|tuning\.measure\.device|tuning\.measure\.scrutiny\.referees"
@@ -171,13 +144,13 @@ AT_HOME = {
 is of a real device."""
 
 
-def test_every_module_about_devices_is_in_the_slices() -> None:
+def test_every_module_about_devices_runs_on_one() -> None:
     about = {
         path.relative_to(bundle.ROOT).as_posix()
         for path in (bundle.ROOT / "tests").rglob("test_*.py")
         if ABOUT_DEVICES.search(path.read_text())
     }
-    listed = slices.modules(bundle.ROOT)
+    listed = modules(bundle.ROOT)
     assert about - AT_HOME <= set(listed)
     assert {"tests/gpu/test_device.py", *AT_HOME} <= about
     assert len(listed) == len(set(listed)) and all((bundle.ROOT / one).is_file() for one in listed)
@@ -212,23 +185,15 @@ def test_a_bundle_runs_where_there_is_no_django(tmp_path: Path) -> None:
     for name in ("django", "celery", "rest_framework"):
         (hidden / name).mkdir(parents=True)
         (hidden / name / "__init__.py").write_text("raise ImportError('there is no service here')")
-    modules = ("tests/gpu/test_device.py", "tests/tuning/measure/device/test_watch.py")
-    code = (
-        "import json, sys; from pathlib import Path; from tuning.bare import slices;"
-        f"print(json.dumps(slices.test(Path('state'), 400, {modules!r}, lambda line: None)))"
-    )
     environment = {**os.environ, "PYTHONPATH": f"{hidden}:{tree}"}
+    tests = ["tests/gpu/test_device.py", "tests/tuning/measure/device/test_watch.py"]
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True, timeout=250
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["failed"] == found["left"] == []
-    assert found["counts"]["passed"] >= 7
-    if "skipped" in found["counts"]:  # no GPU
-        assert sum(found["skipped"].values()) == found["counts"]["skipped"] > 5
-        assert any("it has no NVIDIA GPU" in reason for reason in found["skipped"])
-    assert [one["module"] for one in Lines(tree / "state", "tests")] == list(modules)
+        [sys.executable, "-m", "tests.gpu", *tests],
+        cwd=tree, env=environment, capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"== {test}" in done.stdout for test in tests) and "passed" in done.stdout
+    assert "it has no NVIDIA GPU" in done.stdout or "skipped" not in done.stdout
     bench = subprocess.run(
         [sys.executable, "-m", "tuning.bare", "bench", "--device", "cuda:77"],
         cwd=tree, env=environment, capture_output=True, text=True, timeout=240,
@@ -244,10 +209,12 @@ STEPS = {
         "sandbox",
         "driver",
         "in place",
+        "plans",
+        "proofs",
+        "proof of inductor",
         "graphs, cold caches, the fault",
-        "inductor",
-    }
-    | {f"proof of {route}" for route in ("eager", "cublas", "cublaslt", "cudnn", "triton", "cuda")},
+        "some of the table",
+    },
     "2": {"table", "thorough"},
 }
 
@@ -269,6 +236,36 @@ def test_an_errand_takes_every_step_whatever_fails_and_writes_how_each_ended(
     assert "phase" in done.stdout and len(list(out.iterdir())) == 2
 
 
+def test_what_an_errand_selects_is_there() -> None:
+    script = (bundle.ROOT / "tuning/bare/errand.sh").read_text()
+    selected = re.findall(r'^ *(?:OPATLAS_LOCK=\S+ )?tests "[^"]+" \d+ "([^"]+)"', script, re.MULTILINE)
+    assert len(selected) == script.count(' tests "') == 6
+    command = [sys.executable, "-m", "tests.gpu", "tests/gpu/test_device.py", "--collect-only", "-q"]
+    done = subprocess.run(command, cwd=bundle.ROOT, capture_output=True, text=True, timeout=240)
+    tests = re.findall(r"::(test_.+)$", done.stdout, re.MULTILINE)
+    taken = {
+        one: [test for test in tests if Expression.compile(one).evaluate(lambda word: word in test)]  # noqa: B023
+        for one in selected
+    }
+    assert all(taken.values()), taken
+    left = set(tests) - {test for found in taken.values() for test in found}
+    assert left and all("inductor" in test and "devices_own" in test for test in left), "phase 2 has these"
+
+
+def test_what_a_step_has_said_comes_back_where_the_whole_call_is_killed(tmp_path: Path) -> None:
+    python, out = tmp_path / "python", tmp_path / "results"
+    python.write_text("#!/bin/bash\necho $$ is so far\nexec sleep 600\n")
+    python.chmod(0o755)
+    command = ["bash", "tuning/bare/errand.sh", "2", str(out)]
+    with subprocess.Popen(command, cwd=bundle.ROOT, env={**os.environ, "PYTHON": str(python)}) as errand:
+        while not any("is so far" in path.read_text() for path in out.glob("running-*")):
+            assert errand.poll() is None
+        errand.kill()
+    (said,) = (path.read_text() for path in out.glob("running-*"))
+    os.kill(int(said.split()[0]), signal.SIGKILL)
+    assert not (out / "steps.jsonl").exists()
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.alone
@@ -286,6 +283,11 @@ def test_an_errands_table_is_rehearsed_on_the_simulated_device(tmp_path: Path) -
     command += ["--state", str(tmp_path), "--seconds", "200", "--each", "60"]
     done = subprocess.run(command, cwd=bundle.ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
+    assert all(line["rehearsed"] for line in Lines(tmp_path, "measured"))
     found = json.loads((tmp_path / "bench.json").read_text())
-    assert found["left"] == {"quick": 0, "thorough": 1} and found["uncovered"] == 1
+    assert (
+        found["devices"] == ["simulated"]
+        and found["left"] == {"quick": 0, "thorough": 1}
+        and found["uncovered"] == 1
+    )
     assert sum(found["wins_by_route"].values()) == 2 and found["of_the_ceiling"] > 0

@@ -94,10 +94,12 @@ def test_what_a_slice_measures_goes_on_and_comes_home(
     count = Measurement.objects.count()
     broken = tmp_path / "broken.jsonl"
     entry["manifest"]["files"] = dict.fromkeys(entry["manifest"]["files"], "0" * 64)
-    broken.write_text(json.dumps(line) + "\n" + '{"format": "another"}\n{"cut o')
+    rehearsed = json.dumps({**thorough, "rehearsed": True})
+    broken.write_text("\n".join([json.dumps(line), '{"format": "another"}', rehearsed, '{"cut o']))
     call_command("import_measurements", str(broken))
     told = capsys.readouterr()
-    assert "2 lines" in told.out and "line 2 is not of opatlas-measurements 1" in told.err
+    assert "3 lines" in told.out and "line 2 is not of opatlas-measurements 1" in told.err
+    assert "line 3 was rehearsed on a simulated device" in told.err
     assert Measurement.objects.count() == count, "a line is brought in whole or not at all"
     with pytest.raises(CommandError, match="There is no file"):
         call_command("import_measurements", str(tmp_path / "nothing"))

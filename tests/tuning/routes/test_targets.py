@@ -24,10 +24,9 @@ def test_it_refuses_targets_of_other_kinds(route: Route) -> None:
 
 
 def test_a_worker_has_the_routes_for_its_kind_of_target() -> None:
-    on_cuda = {"eager", "cublas", "cublaslt", "cudnn", "inductor", "triton", "cuda"}
+    on_cuda = {"eager", "cublaslt", "cudnn", "inductor", "triton", "cuda"}
     assert {route.name for route in routes_for("cuda")} == on_cuda
     assert {route.name for route in routes_for("cpu")} == {route.name for route in ROUTES} - {
-        "cublas",
         "cublaslt",
         "cudnn",
         "triton",

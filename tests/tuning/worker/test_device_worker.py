@@ -104,7 +104,7 @@ def test_a_miss_on_a_gpu_becomes_a_hit(tmp_path: Path, django_db_blocker: Any) -
         assert endings["inductor"][0] == "crashed"
         assert "CUDA_ERROR_ILLEGAL_ADDRESS" in endings["inductor"][1]
         assert endings["xla"][0] == "cheated"
-        assert endings["cublas"][0] in ("ok", "slower", "noisy"), "three times as long as the default"
+        assert endings["cublaslt"][0] in ("ok", "slower", "noisy"), "three times as long as the default"
         assert not lost
         (elsewhere,) = look_up(operator)
         assert elsewhere.status == "miss", "what is known of a GPU says nothing of this machine's processor"

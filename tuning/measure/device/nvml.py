@@ -32,9 +32,9 @@ POLICIES: Mapping[str, str] = {
     "NVML_PERF_POLICY_THERMAL": "hardware thermal slowdown",
     "NVML_PERF_POLICY_POWER": "power cap",
 }
-"""Names of ``nvmlDeviceGetViolationStatus``, which counts how long each has held clocks back, and the reason
-of ``REASONS`` that it is. Its others (what a board's or a voltage's reliability allows) hold at the highest
-clocks too, and are nothing that went wrong."""
+"""Policies of ``nvmlDeviceGetViolationStatus``, and their words in ``REASONS``: the driver counts for how
+long each has held clocks back. Its other policies (limits of the board and of the voltage) hold a healthy
+device at its highest clocks as well."""
 
 
 class NoMonitor(Exception):
@@ -56,9 +56,13 @@ class Reading:
 
 
 class Monitor(Protocol):
-    """Of one device. Both may raise :class:`NoMonitor`."""
+    """Of one device. ``read`` and ``used_by`` may raise :class:`NoMonitor`."""
 
     def read(self) -> Reading: ...
+
+    def held_back_ns(self) -> Mapping[str, int]:
+        """Those counters alone, as far as they are there: every question takes the driver a while."""
+        ...
 
     def used_by(self) -> Mapping[int, int]:
         """Bytes on the device by process; of those that the driver can name."""
@@ -98,10 +102,10 @@ class NvmlMonitor:
             slowed=tuple(word for bit, word in REASONS.items() if bits & bit),
             used_bytes=int(memory.used),
             total_bytes=int(memory.total),
-            held_back_ns=self._held_back_ns(),
+            held_back_ns=self.held_back_ns(),
         )
 
-    def _held_back_ns(self) -> Mapping[str, int]:
+    def held_back_ns(self) -> Mapping[str, int]:
         """Of the counters that this driver and device have."""
         found = {}
         for policy, reason in POLICIES.items():

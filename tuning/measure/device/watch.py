@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -64,6 +64,10 @@ class DeviceWatch:
             self.why_not = str(error)
             return None
 
+    def held_back_ns(self) -> Mapping[str, int]:
+        """The counters of what held clocks back; none where nobody can tell."""
+        return self.monitor.held_back_ns() if self.monitor is not None else {}
+
     def enter(self, pid: int, claim_bytes: int) -> None:
         """A process that may use so many bytes on the device."""
         with self._lock:
@@ -90,8 +94,8 @@ class DeviceWatch:
     def over(self, pid: int) -> str:
         """Why this process must end for what it uses; empty where it need not.
 
-        Where the driver names no processes (containers), all that is beyond the claims of those that live is
-        laid to whoever is looked at: the others are stopped.
+        Where the driver names no processes (containers), what is beyond all claims together counts against
+        this one: the others are stopped, and take nothing meanwhile.
         """
         with self._lock:
             claim, claims = self._claims.get(pid), sum(self._claims.values())
@@ -125,9 +129,10 @@ class DeviceWatch:
         """Let the device compute what is known, where something has gone wrong on it since it last did;
         why it is unwell, or nothing. One at a time. A test that proves nothing (None) leaves it in doubt."""
         with self._proving:
-            if self._suspect and not self.unwell and (why := self_test()) is not None:
-                why = why and self_test()  # a host that is busy for a moment is no broken device
-                self._suspect = False
+            if self._suspect and not self.unwell:
+                # Twice: a host that is busy for a moment is no broken device.
+                why = self_test() and self_test()
+                self._suspect = why is None
                 if why:
                     self.unwell = f"{self.gpu.name} does not compute correctly after a fault: {why}"
         return self.unwell
@@ -162,40 +167,36 @@ class HostTurn(Protocol):
 
 @dataclass
 class DeviceTurn:
-    """One runner's turn as the device saw it, and the host. ``readings`` is where looks are kept that are
-    taken while the device works (:meth:`look`): an idle one says nothing of its clocks."""
+    """One runner's turn as the device saw it, and the host. ``readings``: all of the runner's looks at the
+    device, to which :meth:`look` adds this turn's, while it works: an idle one says nothing of its clocks."""
 
     watch: DeviceWatch
     host: HostTurn
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._seen: list[Reading] = []
-        self._before = self.watch.reading()
+        self._earlier = len(self.readings)
+        self._before = self.watch.held_back_ns()
 
     def look(self) -> None:
         if (reading := self.watch.reading()) is not None:
             self.readings.append(reading)
-            self._seen.append(reading)
 
     def disturbance(self) -> float:
         """``INVALID`` where the device was slowed down while it worked, or counted for some of the turn that
         it was; else what the host's scheduler says: whoever launches may be kept waiting."""
-        after, took_ns = self.watch.reading(), (time.perf_counter() - self.host.started) * 1e9
-        held = held_back_ns(self._before, after)
-        if any(map(slowed, self._seen)) or held > NOISY_SHARE * took_ns:
+        passed = passed_ns(self._before, self.watch.held_back_ns())
+        held = max((passed.get(reason, 0) for reason in SLOWED_BY), default=0)
+        took_ns = (time.perf_counter() - self.host.started) * 1e9
+        if any(map(slowed, self.readings[self._earlier :])) or held > NOISY_SHARE * took_ns:
             return INVALID
         return self.host.disturbance()
 
 
-def held_back_ns(before: Reading | None, after: Reading | None) -> int:
-    """How long the device was slowed down between two looks, by what makes a round invalid."""
-    if before is None or after is None:
-        return 0
-    return max(
-        (after.held_back_ns.get(reason, 0) - before.held_back_ns.get(reason, 0) for reason in SLOWED_BY),
-        default=0,
-    )
+def passed_ns(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Between two looks at the counters. One that only one of them could read says nothing: it began when the
+    driver was loaded."""
+    return {reason: after[reason] - before[reason] for reason in after if reason in before}
 
 
 def slowed(reading: Reading) -> bool:
@@ -213,8 +214,8 @@ def summary(readings: Sequence[Reading]) -> dict[str, Any]:
         for reason in reading.slowed:
             counted[reason] = counted.get(reason, 0) + 1
     sm, memory = [one.sm_mhz for one in readings], [one.memory_mhz for one in readings]
-    first, last = readings[0].held_back_ns, readings[-1].held_back_ns
-    held_back = {reason: round((last[reason] - first.get(reason, 0)) / 1e6, 1) for reason in last}
+    passed = passed_ns(readings[0].held_back_ns, readings[-1].held_back_ns)
+    held_back = {reason: round(value / 1e6, 1) for reason, value in passed.items()}
     warmth = [one.temperature_c for one in readings]
     return {
         "looks": len(readings),

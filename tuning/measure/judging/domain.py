@@ -8,7 +8,7 @@ from typing import Literal
 Kind = Literal[
     "free", "weight", "between",
     "index", "unique", "tuple", "unique_tuple", "length", "in_plane", "boxes", "boxes_of_images",
-    "positive", "nonzero", "unit", "above_one", "near_one", "scale",
+    "positive", "nonzero", "unit", "above_one", "near_one", "scale", "grid",
 ]  # fmt: skip
 
 

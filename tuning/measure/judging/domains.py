@@ -23,6 +23,7 @@ _TRANSPARENT = frozenset({
     "Tile", "DepthToSpace", "SpaceToDepth",
 })  # fmt: skip
 _DATA_OF_ALL = frozenset({"Concat"})
+_POSITIVE_OF_POSITIVE = frozenset({"Add", "ReduceMean", "ReduceSum"})
 
 _BY_POSITION: dict[str, dict[int, Kind]] = {
     "Log": {0: "positive"},
@@ -34,9 +35,9 @@ _BY_POSITION: dict[str, dict[int, Kind]] = {
     "Asin": {0: "unit"},
     "Atanh": {0: "unit"},
     "Acosh": {0: "above_one"},
-    "GridSample": {1: "unit"},
+    "GridSample": {1: "grid"},
     # Scores of thousands let the rounding of one product decide which value is taken: nobody could be right.
-    "Attention": {0: "unit", 1: "unit"},
+    "Attention": {0: "unit", 1: "unit", 4: "unit"},
     "ReduceProd": {0: "near_one"},
     "ReduceLogSum": {0: "positive"},
     "BatchNormalization": {4: "positive"},
@@ -57,7 +58,7 @@ def domains(operator: Operator) -> dict[int, Domain]:
         for position, domain in _rules(operator, node):
             if position >= len(node.inputs):
                 continue
-            for number in _origins(operator, producers, node.inputs[position]):
+            for number in _origins(operator, producers, node.inputs[position], domain.kind):
                 if number in found and (found[number].kind in ("free", "weight") or domain.kind in _STRICT):
                     found[number] = domain
     return found
@@ -68,17 +69,18 @@ _STRICT = frozenset(
 )
 
 
-def _origins(operator: Operator, producers: dict[int, Node], number: int) -> Iterator[int]:
-    """Graph inputs whose values reach ``number`` unchanged."""
+def _origins(operator: Operator, producers: dict[int, Node], number: int, kind: Kind) -> Iterator[int]:
+    """Graph inputs whose values reach ``number`` unchanged, or, of what must be positive, in a sum."""
     if 0 <= number < len(operator.inputs):
         yield number
     elif number in producers:
         node = producers[number]
-        if node.op in _TRANSPARENT:
-            yield from _origins(operator, producers, node.inputs[0])
-        elif node.op in _DATA_OF_ALL:
+        summed = kind == "positive" and node.op in _POSITIVE_OF_POSITIVE
+        if node.op in _DATA_OF_ALL or summed:
             for source in node.inputs:
-                yield from _origins(operator, producers, source)
+                yield from _origins(operator, producers, source, kind)
+        elif node.op in _TRANSPARENT:
+            yield from _origins(operator, producers, node.inputs[0], kind)
 
 
 def _rules(operator: Operator, node: Node) -> Iterator[tuple[int, Domain]]:

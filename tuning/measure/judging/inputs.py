@@ -98,7 +98,7 @@ def _floats(
     if domain.kind == "between":
         low, high = domain.bounds
         return rng.random(count, wide) * wide(high - low) + wide(low)
-    if domain.kind in ("positive", "above_one", "near_one", "unit", "scale", "nonzero"):
+    if domain.kind in ("positive", "above_one", "near_one", "unit", "grid", "scale", "nonzero"):
         uniform = rng.random(count, wide)
         if domain.kind == "nonzero":
             return (uniform + wide(0.5)) * rng.choice(np.array([-1, 1], wide), count)
@@ -107,6 +107,7 @@ def _floats(
             "above_one": (1.05, 3.0),
             "near_one": (0.95, 1.05),
             "unit": (-0.95, 0.95),
+            "grid": (-0.95, 0.95),
             "scale": (0.01, 0.05),
         }[domain.kind]
         return uniform * wide(most - least) + wide(least)

@@ -1,7 +1,8 @@
 """A part of an operator's output as an operator of its own: what checks a large result in a small one's time.
 
 A candidate computes everything, and does not know which part will be looked at. One axis of the output is
-taken apart, whichever leaves least to compute; along it some places are drawn by lot.
+taken apart, whichever leaves least to compute; along it some places are drawn by lot, so that inputs' rows of
+every kind are among them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import numpy as np
 from opatlas.identity import Node, Operator, Value, describe
 from opatlas.identity.operator_types import TYPES, types_with
 from tuning.measure.judging.check import Reference
+from tuning.measure.judging.drawing.dealing import Hand
+from tuning.measure.judging.drawing.roles import but_folded
 from tuning.measure.shared_tensors import TensorSlot
 
 FLOPS, BYTES = 3e7, 4e6
-"""What a part may cost; at least ``LEAST`` places stay, so that rows of every kind are among them."""
+"""What a part may cost; at least ``LEAST`` places stay."""
 LEAST = 24
+ENOUGH = 4096
+"""Places, by lot, among which are rows of every kind."""
 
 Axes = Sequence[int | None] | None
 """Of each input of a node, the axis that goes with the output's, None for the whole; None: nobody knows."""
@@ -50,8 +55,9 @@ class OutputPart:
         return replace(reference, axis=self.axis, places=self.places)
 
 
-def part_of(operator: Operator, rng: np.random.Generator) -> OutputPart | None:
-    """A part that costs little; None where the operator has none that costs less than all of it."""
+def part_of(operator: Operator, rng: np.random.Generator, hands: Sequence[Hand] = ()) -> OutputPart | None:
+    """A part that costs little, for sets that were drawn from these ``hands``; None where the operator has
+    none that costs less than all of it."""
     if len(operator.outputs) != 1 or not operator.runtime_inputs:
         return None
     cost = describe(operator)
@@ -64,13 +70,27 @@ def part_of(operator: Operator, rng: np.random.Generator) -> OutputPart | None:
         kept = min(extent, max(LEAST, int(extent * share)))
         if kept > extent // 2 or (cut := _cut_back(operator, axis)) is None:
             continue
-        places = np.sort(rng.choice(extent, kept, replace=False))
-        part = _made(operator, cut, axis, places)
+        part = _made(operator, cut, axis, _places(rng.permutation(extent), kept, cut, hands))
         found = describe(part.operator)
         left = max(found.flops / FLOPS, found.bytes_moved / BYTES)
         if best is None or left < best[0]:
             best = left, part
     return best[1] if best else None
+
+
+def _places(order: np.ndarray, kept: int, cut: Mapping[int, int | None], hands: Sequence[Hand]) -> np.ndarray:
+    """The first ones in this order; before them, of each kind of rows that an input has along the axis, the
+    first place that holds one."""
+    needed: list[int] = []
+    first = order[:ENOUGH]
+    for hand in hands:
+        for number, (axes, dealt) in hand.dealt.items():
+            if (along := cut.get(number)) is not None and along in axes:
+                by_place = np.moveaxis(dealt, axes.index(along), 0)[first].reshape(len(first), -1)
+                _, found = np.unique(by_place, return_index=True)
+                needed += first[found // by_place.shape[1]].tolist()
+    chosen = list(dict.fromkeys([*needed, *order[: kept + len(needed)].tolist()]))
+    return np.sort(chosen[: max(kept, len(set(needed)))])
 
 
 def _cut_back(operator: Operator, axis: int) -> dict[int, int | None] | None:
@@ -196,14 +216,8 @@ def _lines(operator: Operator, node: Node, axis: int) -> Axes:
 
 
 def _reduction(operator: Operator, node: Node, axis: int) -> Axes:
-    given = operator.value(node.inputs[1]).data if len(node.inputs) > 1 and node.inputs[1] >= 0 else None
-    rank = len(_shape(operator, node, 0))
-    axes = given or node.attributes.get("axes")
-    if axes is None or isinstance(axes, int):
-        return None
-    folded = {int(one) % rank for one in axes}
-    kept = [one for one in range(rank) if one not in folded]
-    if _made_rank(operator, node) != rank:
+    kept = but_folded(operator, node, 0)
+    if kept and _made_rank(operator, node) != len(_shape(operator, node, 0)):
         axis = kept[axis]
     return [axis, *(None for _ in node.inputs[1:])] if axis in kept else None
 

@@ -12,7 +12,7 @@ from tuning.measure.judging.domain import Domain
 
 _BACKWARDS = 0.25
 """The share of indices that count from the end, where they may."""
-IGNORED = 0.125
+_IGNORED = 0.125
 """The share of labels that are ignored, where some may be."""
 _LARGEST_DIVISOR = 15
 
@@ -27,7 +27,7 @@ def integers(
         low, high = (1, max(1, domain.bounds[0])) if domain.kind == "length" else domain.bounds
         return rng.integers(low, high + 1, count).astype(dtype)
     if domain.kind == "nonzero":
-        return _divisors(dtype, count, rng)
+        return divisors(rng.integers(1, _LARGEST_DIVISOR + 1, count), dtype, rng)
     if domain.kind == "positive":
         return rng.integers(1, _LARGEST_DIVISOR + 1, count).astype(dtype)
     if dtype.itemsize == 1:
@@ -36,14 +36,25 @@ def integers(
     return rng.integers(0 if dtype.kind == "u" else -64, 65, count).astype(dtype)
 
 
-def _divisors(dtype: np.dtype, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Of both signs, where the type has two; but not −1 of bytes: −128 ÷ −1 is no byte."""
-    made = rng.integers(1, _LARGEST_DIVISOR + 1, count)
+def divisors(made: np.ndarray, dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """Positive ones, with both signs where the type has two; but not −1 of bytes: −128 ÷ −1 is no byte."""
     if dtype.kind == "i":
-        made = made * rng.choice([-1, 1], count)
+        made = made.astype(np.int64) * rng.choice([-1, 1], made.size)
         if dtype.itemsize == 1:
             made[made == -1] = 1
     return made.astype(dtype)
+
+
+def marked(made: np.ndarray, domain: Domain, rng: np.random.Generator) -> np.ndarray:
+    """Indices, some of which are ignored, or count from the end, where they may."""
+    if domain.ignored is not None:
+        first, rest = made[:1], made[1:]  # never all: a mean of none is none
+        first[first == domain.ignored] = (domain.ignored + 1) % domain.bounds[0]
+        rest[rng.random(rest.size) < _IGNORED] = domain.ignored
+    elif domain.backwards:
+        extents = np.array(domain.bounds if "tuple" in domain.kind else domain.bounds[:1])
+        made = np.where(rng.random(made.shape) < _BACKWARDS, made - extents, made)
+    return made
 
 
 def _indices(value: Value, domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -51,18 +62,13 @@ def _indices(value: Value, domain: Domain, count: int, rng: np.random.Generator)
         return _strided(value, domain, count, rng)
     if domain.kind == "index":
         made = rng.integers(0, max(1, domain.bounds[0]), count)
-        if domain.ignored is not None:
-            made[1:][rng.random(count - 1) < IGNORED] = domain.ignored  # never all: a mean of none is none
     elif domain.kind == "unique":
         made = _unique_along(value.shape, domain, rng)
     elif domain.kind == "in_plane":
         return _in_planes(value.shape, domain, rng)
     else:
         made = _tuples(value.shape, domain, rng)
-    if domain.backwards:
-        extents = np.array(domain.bounds if "tuple" in domain.kind else domain.bounds[:1])
-        made = np.where(rng.random(made.shape) < _BACKWARDS, made - extents, made)
-    return made
+    return marked(made, domain, rng)
 
 
 def _strided(value: Value, domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:

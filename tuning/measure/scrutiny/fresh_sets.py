@@ -131,11 +131,9 @@ class FreshSets:
         """All at once: references cost a process of their own."""
         everyday = batches * self.batch.calls
         drawn = [make_runtime(self.operator, self._name(), self._rng) for _ in range(everyday)]
-        drawn += [
-            make_runtime(self.operator, "strata", self._rng, self._dealer.hand(self._rng))
-            for _ in range(wide)
-        ]
-        part = part_of(self.operator, self._rng) if wide else None
+        hands = [self._dealer.hand(self._rng) for _ in range(wide)]
+        drawn += [make_runtime(self.operator, "strata", self._rng, hand) for hand in hands]
+        part = part_of(self.operator, self._rng, hands) if wide else None
         if part is None:
             found = list(self._references(drawn, None))
         else:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from opatlas.identity import Operator, Setting
 from opatlas.load.cuda.cublaslt import MOST_ALGORITHMS
-from tuning.routes.handed_out import HandsOut
 from tuning.routes.library.products import ProductRoute
 from tuning.routes.library.recipes import Recipe
 
 
-class CublasLt(HandsOut, ProductRoute):
+class CublasLt(ProductRoute):
     """How many it offers is known on the device only; whoever asks for one more is told so when it is
     loaded."""
 

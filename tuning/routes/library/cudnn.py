@@ -9,7 +9,6 @@ from opatlas.identity import Operator, Setting
 from opatlas.load.cuda.cudnn import MOST_PLANS
 from opatlas.load.cuda.dnn_graph import graph_of
 from tuning.routes.base import Answer, No
-from tuning.routes.handed_out import HandsOut
 from tuning.routes.library.products import ProductRoute
 from tuning.routes.library.recipes import Recipe
 
@@ -17,7 +16,7 @@ SEEN = (9, 28)
 """The least version that was seen to have plans for what follows a head."""
 
 
-class Cudnn(HandsOut, ProductRoute):
+class Cudnn(ProductRoute):
     """How many plans are offered is known on the device only (about ten for a convolution): whoever asks for
     one more is told so when it is loaded."""
 

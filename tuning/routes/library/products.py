@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 from opatlas.errors import LoadError
 from opatlas.identity import Operator, Setting, Target
 from opatlas.load.cuda.matrices import product_of
-from tuning.routes.base import Answer, Budget, Candidate, answer
+from tuning.routes.base import Answer, Candidate, answer
+from tuning.routes.handed_out import HandsOut
 from tuning.routes.library.recipes import RecipeRoute
 
 
-class ProductRoute(RecipeRoute):
+class ProductRoute(HandsOut, RecipeRoute):
     """TF32 where the setting asks for it, and there alone. A library's file says its name, how people write
     it (``library``), how it is told of an operator (``described``) and its variants, to which ``device``,
     ``tf32`` and ``graphs`` are added here."""
@@ -36,9 +36,3 @@ class ProductRoute(RecipeRoute):
         same = {"device": "cuda", "tf32": setting.tf32, "graphs": setting.graphs}
         for recipe, label in self.variants(operator, setting):
             yield Candidate(self.name, {**recipe, **same}, label)
-
-    def candidates(
-        self, operator: Operator, target: Target, setting: Setting, budget: Budget
-    ) -> Iterator[Candidate]:
-        if self.supports(operator, setting):
-            yield from islice(self.space(operator, target, setting), budget.candidates)

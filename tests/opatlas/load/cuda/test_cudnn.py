@@ -331,7 +331,10 @@ def test_its_recipes_follow_the_setting_and_tuning_tries_the_rest(tmp_path: Any)
 
 
 @pytest.mark.parametrize("name", ["product", "channels last, more after it"])
-def test_what_has_no_strict_plan_for_float32_is_left_to_others(name: str) -> None:
+def test_what_has_no_strict_plan_for_float32_is_left_to_others(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cudnn, "versions", lambda self: {"nvidia-cudnn-cu13": "9.28.1.4"})
     operator = parse_operator(CASES[name])
     refused = Cudnn().supports(operator, Setting())
     assert isinstance(refused, No)

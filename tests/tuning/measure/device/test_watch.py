@@ -78,6 +78,11 @@ def test_nothing_is_tried_on_a_device_that_fails_its_self_test(watch: DeviceWatc
     another.saw(Status.CRASHED)
     ends = ["too slow", ""]
     assert another.prove(lambda: ends.pop(0)) == "" and not ends, "once is no proof"
+    assert not another.doubted
+    another.saw(Status.CRASHED)
+    unclear = ["wrong", None]
+    assert another.prove(lambda: unclear.pop(0)) == "" and not unclear
+    assert another.doubted, "wrong once, and then no answer"
 
 
 def test_defaults_that_fail_in_a_row_after_a_fault_are_the_devices(watch: DeviceWatch) -> None:
@@ -131,6 +136,26 @@ def test_what_slowed_the_device_down_between_two_looks_has_been_counted(
     assert turn.disturbance() == 0.0, "who always meets its power cap runs at that speed"
     monitor.now = replace(CALM, held_back_ns={"power cap": 10**12, "hardware thermal slowdown": 10**12})
     assert turn.disturbance() == INVALID
+
+
+def test_a_counter_that_one_look_could_not_read_says_nothing(
+    watch: DeviceWatch, monitor: SimulatedMonitor
+) -> None:
+    """It counts since the driver was loaded."""
+    readings: list = []
+    turn = DeviceTurn(watch, host(0.0), readings)
+    turn.look()
+    monitor.now = replace(CALM, held_back_ns={"hardware thermal slowdown": 10**12})
+    turn.look()
+    assert turn.disturbance() == 0.0
+    assert summary(readings)["held_back_ms"] == {}
+
+
+def test_a_turn_is_judged_by_its_own_looks(watch: DeviceWatch, monitor: SimulatedMonitor) -> None:
+    readings = [replace(CALM, slowed=("hardware thermal slowdown",))]
+    turn = DeviceTurn(watch, host(0.0), readings)
+    turn.look()
+    assert turn.disturbance() == 0.0 and len(readings) == 2
 
 
 def test_a_host_that_keeps_the_launching_process_waiting_disturbs_a_devices_turn(watch: DeviceWatch) -> None:

@@ -1,14 +1,16 @@
 """What libraries and compilers need of the errors that are allowed: measured, and written down.
 
-``python -m tests.tuning.measure.judging.accuracy > docs/accuracy.md`` runs every recipe of every library over
-the operators of ``tests/opatlas/load/cases.py`` in each floating type and over the contest's operators, and
-kernels of the compilers over functions of one element, all on every kind of input set.
+``python -m tests.tuning.measure.judging.accuracy > docs/figures/accuracy.json`` runs every recipe of every
+library over the operators of ``tests/opatlas/load/cases.py`` in each floating type and over the contest's
+operators, and kernels of the compilers over functions of one element, all on every kind of input set. That
+takes minutes. ``shares`` writes a summary of it into ``docs/accuracy.md``.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import sys
 import tempfile
 import time
@@ -16,6 +18,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -27,8 +30,6 @@ from opatlas.load import load
 from opatlas.load.torch.graph import missing
 from tests.opatlas.load.cases import FAMILIES
 from tests.opatlas.load.operators import Case, operator_of
-from tests.tuning.measure.judging import drawn_values
-from tests.tuning.measure.judging.computed_by import section
 from tuning.measure.judging.check import Reference, compare
 from tuning.measure.judging.drawing.dealing import Dealer
 from tuning.measure.judging.inputs import DISTRIBUTIONS, make_constants, make_runtime
@@ -54,7 +55,8 @@ class Tally:
     worst: dict[tuple[str, str], dict[str, float]] = dataclasses.field(
         default_factory=lambda: defaultdict(lambda: defaultdict(float))
     )
-    refused: list[str] = dataclasses.field(default_factory=list)
+    refused: dict[tuple[str, str], set[str]] = dataclasses.field(default_factory=lambda: defaultdict(set))
+    """By operator and implementation: on which input sets."""
 
 
 def operators(types: Sequence[str]) -> Iterator[tuple[str, Operator]]:
@@ -113,9 +115,9 @@ def survey(operator: Operator, dtype: str, routes: Sequence[Route], tally: Tally
                     cell[route.name] = max(cell[route.name], verdict.error)
                     continue
                 shapes = [list(operator.inputs[number].shape) for number in operator.tensor_inputs]
-                line = f"{types} {dtype} {shapes} {route.name} [{label}] on {name}: {verdict.detail}"
-                tally.refused.append(f"{line} {verdict.error:.3g}")
-                print(tally.refused[-1], file=sys.stderr)
+                who = f"{types} {dtype} {shapes}", f"{route.name} [{label}]"
+                tally.refused[who].add(name)
+                print(*who, f"on {name}: {verdict.detail} {verdict.error:.3g}", file=sys.stderr)
 
 
 def _views(operator: Operator, flat: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
@@ -153,45 +155,39 @@ def _results(
                 return
 
 
-_HEAD = """# How exact libraries and compilers are
+def tables(tally: Tally) -> list[dict[str, Any]]:
+    """As a file of docs/figures/ has them: the shares, and what was refused."""
+    routes = sorted({route for cell in tally.worst.values() for route in cell})
+    shares = {
+        "title": "Errors of libraries and compilers, as shares of what is allowed",
+        "conditions": f"{tally.judged:,} pairs of an implementation and one of {len(tally.operators):,} "
+        "operators were judged on one processor: the examples of the tests, functions of one element on "
+        "65,536 elements, and the contest's operators. Another processor gives other shares.",
+        "columns": ["operator type", "element type", *routes],
+        "rows": [
+            [types, dtype, *(round(cell[route], 2) if route in cell else None for route in routes)]
+            for (types, dtype), cell in sorted(tally.worst.items())
+            if max(cell.values()) > 0
+        ],
+    }
+    refused = {
+        "title": "What was refused",
+        "conditions": "In the same run.",
+        "columns": ["operator", "implementation", "on input sets"],
+        "rows": [[*who, ", ".join(sorted(names))] for who, names in sorted(tally.refused.items())],
+    }
+    return [shares, refused]
 
-Each element of a result may differ from the float64 reference by what honest arithmetic of its type
-can lose there (`tuning/measure/judging/rounding`; the constants with their reasons:
-`tuning/measure/judging/tolerance.py`). Here is how much of that libraries and compilers need, as a
-share of what is allowed (1 is all of it): the worst element of every candidate on every kind of
-input set. Judged are the examples of `tests/opatlas/load/cases.py`, functions of one element on
-65,536 elements, and the operators of the contest. The page is written by `python -m
-tests.tuning.measure.judging.accuracy` (minutes; another processor gives other shares).
 
-XLA's shares near 1 are denormal numbers, which it takes for zero: that is allowed, and all of it is
-used. What is not in the table was exact.
-"""
-
-_REFUSED = """
-## Refused
-
-What was refused in the run that wrote this page. ONNX Runtime's LRN on float16 is off by 5 %, fifty
-times what the type can say: it is wrong. (TVM leaves the statistics of a LayerNormalization at
-zero: its examples, tried apart, are wrong too.)
-"""
+def as_json(tables: list[dict[str, Any]]) -> str:
+    """In which whoever compares two runs sees which rows differ."""
+    return "[" + ",\n".join(map(_one_row_a_line, tables)) + "]\n"
 
 
-def document(tally: Tally) -> Iterator[str]:
-    """The page, line by line."""
-    yield _HEAD
-    refused = {line.split(" on ")[0] for line in tally.refused}
-    judged = f"{tally.judged:,} pairs of an implementation and one of {len(tally.operators):,} operators"
-    yield f"Judged: {judged}. Refused: {len(refused)}, see below.\n"
-    yield "| operator type | element type | share of what is allowed |\n| --- | --- | --- |"
-    for (types, dtype), cell in sorted(tally.worst.items()):
-        if max(cell.values()) > 0:
-            shares = ", ".join(f"{name} {share:.2f}" for name, share in sorted(cell.items()))
-            yield f"| {types} | {dtype} | {shares} |"
-    yield _REFUSED
-    for line in sorted({line.split(":")[0] for line in tally.refused}):
-        yield f"- {line}"
-    yield f"\n{section().rstrip()}"
-    yield f"\n{drawn_values.section().rstrip()}"
+def _one_row_a_line(table: dict[str, Any]) -> str:
+    head = json.dumps({**table, "rows": []}, ensure_ascii=False).removesuffix("]}")
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in table["rows"])
+    return f"{head}\n{rows}\n]}}"
 
 
 def main() -> None:
@@ -216,8 +212,7 @@ def main() -> None:
         if not options.only or options.only in entrant.operator.op_types:
             survey(entrant.operator, "float32", libraries, tally)
     print(f"{tally.judged} judged in {time.monotonic() - started:.0f} s", file=sys.stderr)
-    for line in document(tally):
-        print(line)
+    print(as_json(tables(tally)), end="")
 
 
 if __name__ == "__main__":

@@ -3,15 +3,16 @@
 ``python -m tests.tuning.measure.judging.computed_by`` writes its section of ``docs/accuracy.md``.
 """
 
+# ruff: noqa: E501 - prose
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from opatlas.identity.operator_types import TYPES
 from opatlas.load.torch.ops.names import FAMILY_OF, LIMITED
-from tuning.measure.judging.confirming import OTHERS
+from tests.tuning.measure.judging.page import write
+from tuning.measure.judging.confirming import EVALUATOR, IN_OWN_TYPES, LONGEST_CPU_S, OTHERS
 
 
 @dataclass(frozen=True)
@@ -32,25 +33,20 @@ def computed_by(op: str) -> ComputedBy:
     return BY_PYTORCH if op in FAMILY_OF else BY_ONNX
 
 
-PAGE = Path(__file__).parents[4] / "docs" / "accuracy.md"
-HEADING = "## Who computes what"
+HEADING = "## Who computes the reference?"
 
-SECTION = """
-The default and the reference are never the same code alone: a wrong one would agree with itself.
-PyTorch eager and the float64 reference are made by the same calls (`opatlas/load/torch/ops`). So the
-first references of an operator are held against another implementation, on the very values that
-candidates are checked on (`tuning/measure/judging/confirming.py`): ONNX Runtime's plain graph in the
-operator's own types; where that differs or cannot, the same in float32; and then ONNX's evaluator in
-float64, for at most 5 s of a processor, since it is slow. One of them has to agree with every set,
-within what the operator's types allow. Nobody else decides: ONNX Runtime is wrong now and then
-(int32 products kept in floats, int8 Resize with antialias), and so is the evaluator (LRN, pools with
-ceil_mode, Resize of a region). Where nobody agrees PyTorch's calls are no reference, the evaluator
-alone is, and PyTorch is judged by it; where that cannot compute it either, the operator is refused and
-the reason says what everybody came to. `reference_confirmed_by` of a trial says who agreed.
+SECTION = f"""
+Default and reference never come from one implementation alone: a wrong one would agree with itself. PyTorch eager and the float64 reference come from the same calls (`opatlas/load/torch/ops`). So an operator's first references need somebody else who agrees, on the very values that candidates are checked on (`tuning/measure/judging/confirming.py`). These are asked in turn:
 
-By day a random operator of every type, with random attributes, is held so; `make test-all` holds 60
-of each. ONNX Runtime is the default where PyTorch has no right call, as for some forms of the types
-with a star (`opatlas/load/torch/ops/names.py`); the evaluator is the reference there.
+1. {IN_OWN_TYPES}'s plain graph, in the operator's own types.
+2. The same in float32.
+3. {EVALUATOR} in float64, for at most {LONGEST_CPU_S:g} s of a processor, since it is slow.
+
+One of them has to agree on every set, within what the operator's types allow. Nobody else decides, since each is wrong now and then. ONNX Runtime keeps int32 products in floats, and resizes int8 wrongly with antialias. The evaluator is wrong on LRN, on pools with `ceil_mode`, and on Resize of a region.
+
+Where nobody agrees, the evaluator is the reference, and PyTorch is judged by it. Where it cannot compute the operator, ONNX Runtime is, unless that is the default. If nobody can, the operator is refused, and the reason says what each came to. `reference_confirmed_by` of a trial says who agreed.
+
+`make test` tries a random operator of every type, with random attributes. `make test-all` tries 60 of each.
 """
 
 
@@ -60,29 +56,19 @@ def section() -> str:
 
 
 def table() -> Iterator[str]:
-    """The lines of a Markdown table: a row for each family and who computes it."""
-    groups: dict[tuple[str, ComputedBy], list[str]] = {}
-    for op, kind in TYPES.items():
-        groups.setdefault((kind.family, computed_by(op)), []).append(f"{op}\\*" if op in LIMITED else op)
-    yield "| family | operator types | default | reference | held against |"
-    yield "| --- | --- | --- | --- | --- |"
-    for (family, who), ops in sorted(groups.items(), key=lambda group: (group[0][0], group[0][1].default)):
-        others = ", then ".join(who.others) or "(another's already)"
-        yield f"| {family} | {', '.join(ops)} | {who.default} | {who.reference} | {others} |"
-    who = BY_ONNX
-    yield f"| any other | | {who.default} | {who.reference} | (another's already) |"
+    """The lines of a Markdown table: a row for each way of computing both."""
+    by_onnx = ", ".join(op for op in sorted(TYPES) if computed_by(op) is BY_ONNX)
+    yield "| operator types | default | reference | has to agree |"
+    yield "| --- | --- | --- | --- |"
+    yield f"| those of `opatlas/identity/operator_types.py`, but for the next rows | {_row(BY_PYTORCH)} |"
+    yield f"| {by_onnx}, and any other | {_row(BY_ONNX)} |"
+    limited = ", ".join(sorted(LIMITED))
+    yield f"| forms that PyTorch does not have (`opatlas/load/torch/ops/names.py`) of {limited} | {_row(BY_ONNX)} |"
 
 
-def written() -> str:
-    """The page's section as it stands."""
-    _, found, rest = PAGE.read_text().partition(f"{HEADING}\n")
-    return found + rest.partition("\n## ")[0].rstrip("\n") + "\n"
-
-
-def main() -> None:
-    page = PAGE.read_text()
-    PAGE.write_text(page.replace(written(), section()) if HEADING in page else f"{page}\n{section()}")
+def _row(who: ComputedBy) -> str:
+    return f"{who.default} | {who.reference} | {'one of the three' if who.others else 'nobody: these are two implementations'}"
 
 
 if __name__ == "__main__":
-    main()
+    write(section())

@@ -10,12 +10,8 @@ pytest.importorskip("torch")
 from opatlas.identity import Operator, Setting, detect_target
 from tests.opatlas.load.drawn import DRAWS, drawn
 from tests.opatlas.load.operators import Case, integers, operator_of, scalar
-from tests.tuning.measure.judging.computed_by import (
-    BY_PYTORCH,
-    computed_by,
-    section,
-    written,
-)
+from tests.tuning.measure.judging.computed_by import BY_PYTORCH, HEADING, computed_by, section
+from tests.tuning.measure.judging.page import written
 from tuning.measure.judging.confirming import OTHERS
 from tuning.measure.judging.reference import methods
 from tuning.routes.registry import default_candidate
@@ -53,4 +49,4 @@ def test_the_table_is_what_happens(op: str) -> None:
 
 
 def test_the_page_says_who_computes_what() -> None:
-    assert written() == section(), "run: python -m tests.tuning.measure.judging.computed_by"
+    assert written(HEADING) == section(), "run: python -m tests.tuning.measure.judging.computed_by"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from opatlas.identity import Operator
+from opatlas.identity import Operator, parse_operator
+from tests.opatlas.identity.examples import graph, step
 from tests.tuning.measure.judging.test_inputs import f32, i64, node
 from tuning.measure.judging.drawing.dealing import Dealer
 from tuning.measure.judging.drawing.kinds import KINDS, Rows
@@ -19,6 +20,11 @@ from tuning.measure.specimen import Specimen, how_many_further, is_dear
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(5)
+
+
+def graph_of(inputs: list[dict[str, object]], *nodes: dict[str, object]) -> Operator:
+    """The last node's first output is the graph's."""
+    return parse_operator(graph(*nodes, inputs=inputs, outputs=nodes[-1]["outputs"]))
 
 
 def further(operator: Operator, rng: np.random.Generator, sets: int = 3) -> list[Mapping[int, np.ndarray]]:
@@ -76,12 +82,112 @@ def test_masks_hide_by_minus_infinity_and_never_everything(rng: np.random.Genera
         assert np.abs(one[0]).max() <= 32 and np.abs(one[1]).max() <= 0.95
 
 
+def test_past_keys_and_values_are_no_masks(rng: np.random.Generator) -> None:
+    heads = f32(1, 2, 16, 32)
+    operator = node("Attention", heads, heads, heads, f32(16, 32), heads, heads)
+    sets = further(operator, rng, 6)
+    assert all(np.isfinite(one[4]).all() and np.abs(one[4]).max() <= 0.95 for one in sets)
+    assert all(np.isfinite(one[5]).all() for one in sets) and max(np.abs(one[5]).max() for one in sets) > 4
+
+
 def test_a_base_may_be_negative_where_its_power_is_whole(rng: np.random.Generator) -> None:
     [one] = further(node("Pow", f32(100, 100), f32(100, 100)), rng, 1)
     base, power = one[0], one[1]
     whole = power == np.round(power)
     assert (base[whole] < 0).mean() > 0.3 and not (base[~whole] < 0).any()
     assert {1.0, 0.0} <= set(np.abs(power[whole & (base < 0)]) % 2)
+
+
+def test_places_of_a_grid_lie_beyond_the_image_too(rng: np.random.Generator) -> None:
+    operator = node("GridSample", f32(1, 2, 16, 16), f32(1, 12, 12, 2))
+    beyond = [np.mean(np.abs(one[1]) > 1) for one in further(operator, rng, 4)]
+    assert (
+        np.mean(beyond) > 0.03 and min(np.mean(np.abs(one[1]) < 1) for one in further(operator, rng, 4)) > 0
+    )
+
+
+def test_a_base_may_be_negative_where_its_power_is_known(rng: np.random.Generator) -> None:
+    for power, signs in ((2.0, True), (3.0, True), (0.5, False)):
+        operator = node("Pow", f32(100, 100), {"value": power, "dtype": "float32"})
+        assert (further(operator, rng, 1)[0][0] < 0).any() == signs
+
+
+def test_infinities_are_told_from_numbers(rng: np.random.Generator) -> None:
+    found = further(node("IsInf", f32(100, 100)), rng, 1)[0][0]
+    assert np.isposinf(found).any() and np.isneginf(found).any() and np.isfinite(found).any()
+
+
+DEFINED: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
+    "Acos": (0, np.arccos),
+    "Acosh": (0, np.arccosh),
+    "Atanh": (0, np.arctanh),
+    "Log": (0, np.log),
+    "Reciprocal": (0, np.reciprocal),
+    "Sqrt": (0, np.sqrt),
+    "base of Pow": (0, lambda base: np.power(base, np.float32(-2.5))),
+    "exponent of Pow": (1, lambda exponent: np.power(np.float32(5), exponent)),
+    "divisor of Div": (1, lambda divisor: 1 / divisor),
+}
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_functions_are_defined_on_their_constants_and_far_from_infinity(
+    name: str, rng: np.random.Generator
+) -> None:
+    place, function = DEFINED[name]
+    value, constant = f32(64, 64), f32(64, 64, const=True)
+    inputs = [constant, value] if place == 0 else [value, constant]
+    op = name.split()[-1]
+    operator = node(op, *inputs[: 2 if op in ("Pow", "Div") else 1])
+    dealer = Dealer(rng)
+    for _ in range(4):
+        [drawn] = make_constants(operator, dealer.hand(rng)).values()
+        made = function(drawn)
+        assert (np.abs(made) < 1e30).all() and len(np.unique(made)) > made.size / 4
+
+
+def test_a_variance_stays_positive_with_what_is_added(rng: np.random.Generator) -> None:
+    operator = graph_of(
+        [f32(64, 1), f32(64, 1, const=True)], step("Add", [0, 1], [2]), step("Sqrt", [2], [3])
+    )
+    dealer = Dealer(rng)
+    assert all((one[0] > 0).all() for one in further(operator, rng))
+    assert (make_constants(operator, dealer.hand(rng))[1] > 0).all()
+
+
+def test_scores_of_a_chain_are_near_each_other(rng: np.random.Generator) -> None:
+    """Products of far sizes leave a softmax one place: nobody sees what becomes of the others."""
+    operator = graph_of(
+        [f32(4, 32, 16), f32(4, 16, 32), f32(32, 32)],
+        step("MatMul", [0, 1], [3]),
+        step("Add", [3, 2], [4]),
+        step("Softmax", [4], [5]),
+    )
+    seen = []
+    for one in further(operator, rng, 8):
+        scores = one[0].reshape(4, 32, 16) @ one[1].reshape(4, 16, 32) + one[2].reshape(32, 32)
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        seen.append((np.sort(powers, -1)[..., -2] > 2.0**-20).mean())
+    assert np.mean(seen) > 0.5
+
+
+def test_steps_of_a_chain_are_usual(rng: np.random.Generator) -> None:
+    operator = graph_of(
+        [{"shape": [32, 48], "dtype": "uint8"}, f32(), {"shape": [], "dtype": "uint8"}],
+        step("DequantizeLinear", [0, 1, 2], [3]),
+        step("Relu", [3], [4]),
+    )
+    assert all(0.01 <= one[1][0] <= 0.05 for one in further(operator, rng, 8))
+
+
+def test_codes_are_within_their_type_whatever_the_steps(rng: np.random.Generator) -> None:
+    operator = node("QuantizeLinear", f32(64, 128), f32(), {"shape": [], "dtype": "int8"})
+    steps = []
+    for one in further(operator, rng, 4):
+        codes = np.round(one[0] / one[1][0])
+        steps.append(float(one[1][0]))
+        assert ((codes != 0) & (np.abs(codes) < 128)).mean() > 0.05
+    assert min(steps) < 2.0**-10 and max(steps) >= 2.0**-3
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -102,7 +208,8 @@ def test_factors_have_signs_and_sizes(rng: np.random.Generator) -> None:
     operator = node("ReduceProd", f32(64, 512), {"value": [1], "dtype": "int64"}, keepdims=0)
     rows = np.concatenate([one[0].reshape(64, 512).astype(np.float64) for one in further(operator, rng)])
     made = rows.prod(1)
-    assert (made < 0).any() and (made == 0).any() and (np.abs(rows) > 4).any() and np.isfinite(made).all()
+    assert (made < 0).any() and (made == 0).any() and (np.abs(rows) > 4).any()
+    assert (np.abs(made) < 1e38).all() and (np.abs(made) > 1e-38).mean() > 0.6
 
 
 def test_maps_differ_within(rng: np.random.Generator) -> None:
@@ -173,6 +280,17 @@ def test_operands_meet(rng: np.random.Generator) -> None:
     assert 0.1 < ((one[0] == one[1]) & (one[0] != 0)).mean() < 0.3
     [one] = further(node("Add", f32(50, 80), f32(50, 80)), rng, 1)
     assert ((one[0] == -one[1]) & (one[0] != 0)).mean() > 0.04
+
+
+@pytest.mark.parametrize("shapes", [((50, 80), (80,)), ((1,), (50, 80)), ((50, 1), (50, 80))])
+def test_operands_of_unlike_shapes_meet(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], rng: np.random.Generator
+) -> None:
+    for op in ("Equal", "Div"):
+        [one] = further(node(op, *(f32(*shape) for shape in shapes)), rng, 1)
+        first, second = (one[number].reshape(shape) for number, shape in enumerate(shapes))
+        assert np.mean((first == second) & (first != 0)) > (0.1 if op == "Equal" else -1)
+        assert op == "Equal" or second.all()
 
 
 def test_places_come_again_and_in_order(rng: np.random.Generator) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from opatlas.identity.operator_types import TYPES
 from tests.hostile.cheats.document import CHEATS
-from tests.tuning.measure.judging.drawn_values import section, written
+from tests.tuning.measure.judging import shares
+from tests.tuning.measure.judging.drawn_values import HEADING, section
+from tests.tuning.measure.judging.page import written
 from tuning.measure.judging.drawing.kinds import BESIDE, KINDS
 from tuning.measure.judging.drawing.roles import BY_TYPE, OTHERS, ROLES, TRAINED
 
@@ -22,4 +24,8 @@ def test_rows_are_of_known_types_roles_and_kinds() -> None:
 
 
 def test_the_page_says_what_is_drawn() -> None:
-    assert written() == section(), "run: python -m tests.tuning.measure.judging.drawn_values"
+    assert written(HEADING) == section(), "run: python -m tests.tuning.measure.judging.drawn_values"
+
+
+def test_the_page_sums_up_the_shares() -> None:
+    assert written(shares.HEADING) == shares.section(), "run: python -m tests.tuning.measure.judging.shares"

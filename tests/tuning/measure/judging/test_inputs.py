@@ -75,7 +75,11 @@ def test_strided_places_are_drawn_as_others_are(rng: np.random.Generator) -> Non
 def test_some_labels_are_ignored_where_some_may_be(op: str, rng: np.random.Generator) -> None:
     labels = make_runtime(node(op, f32(400, 5), i64(400), ignore_index=-100), "normal", rng)[1]
     assert set(labels) == {-100, 0, 1, 2, 3, 4} and 20 < np.sum(labels == -100) < 100
-    assert make_runtime(node(op, f32(1, 5), i64(1), ignore_index=-100), "normal", rng)[1] >= 0
+    for ignored in (-100, 1):
+        one = node(op, f32(1, 2), i64(1), ignore_index=ignored)
+        for distribution in ("normal", "strata"):
+            drawn = [make_runtime(one, distribution, rng)[1].item() for _ in range(20)]
+            assert set(drawn) <= {0, 1} - {ignored}
     assert set(make_runtime(node(op, f32(400, 5), i64(400)), "normal", rng)[1]) == set(range(5))
 
 

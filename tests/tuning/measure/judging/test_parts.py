@@ -90,6 +90,28 @@ def test_what_is_heavy_has_a_part_that_says_what_the_whole_says(name: str) -> No
     assert compare([off], [part]).status is Status.OK  # of another part nothing is said
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [one("MatMul", f32(128, 64), f32(64, 96)), one("MatMul", f32(96, 64), f32(64, 128)),
+     one("Conv", f32(1, 4, 5, 5), f32(128, 4, 3, 3, const=True)), one("Softmax", f32(3, 128, 16))],
+    ids=["rows", "columns", "filters", "lines"],
+)  # fmt: skip
+def test_a_part_holds_rows_of_every_kind_that_was_dealt(operator: Operator) -> None:
+    rng = np.random.default_rng(3)
+    dealer, chosen = Dealer(rng), []
+    for _ in range(6):
+        hand = dealer.hand(rng)
+        make_constants(operator, hand)
+        make_runtime(operator, "strata", rng, hand)
+        part = part_of(operator, rng, [hand])
+        assert part is not None and len(part.places) < 64
+        [(axes, dealt)] = [hand.dealt[number] for number in part.axes]
+        rows = np.moveaxis(dealt, axes.index(next(iter(part.axes.values()))), 0)
+        assert set(rows[part.places].flat) == set(rows.flat)
+        chosen.append(tuple(part.places))
+    assert len(set(chosen)) == len(chosen), "nobody knows which"
+
+
 @pytest.mark.parametrize("op", by_day.only(["Add", "Conv", "Gather", "Pad"], sorted(DRAWS)))
 def test_a_random_operators_part_says_what_the_whole_says(op: str) -> None:
     for number in range(12):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from threading import Lock
 
@@ -50,11 +50,13 @@ class Dealer:
 
 @dataclass(frozen=True)
 class Hand:
-    """One set's share; the sets are counted from 1."""
+    """One set's share; the sets are counted from 1. ``dealt``: of each input whose rows are drawn by kind,
+    the axes along which they lie, and a number for the kind of each."""
 
     dealer: Dealer
     rng: np.random.Generator
     number: int
+    dealt: dict[int, tuple[tuple[int, ...], np.ndarray]] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -81,15 +83,16 @@ def spread_rows(
     calm: bool,
     narrow: bool,
     sized: bool = False,
-) -> np.ndarray:
-    """A tensor whose rows are of these kinds, in runs, in an order drawn by lot. ``sized``: places of all
-    rows differ alike by powers of two: none hides what another loses."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """A tensor whose rows are of these kinds, in runs, in an order drawn by lot; and which kind each row is
+    of. ``sized``: places of all rows differ alike by powers of two: none hides what another loses."""
     own = tuple(axis for axis in range(len(shape)) if axis not in apart)
     inner = tuple(shape[axis] for axis in own)
-    count = prod(shape[axis] for axis in apart)
+    outer = tuple(shape[axis] for axis in apart)
+    count = prod(outer)
     made = np.empty((count, max(1, prod(inner))), wide)
     if not made.size:
-        return made.reshape(shape)
+        return made.reshape(shape), np.zeros(outer, np.int64)
     run = max(1, min(int(rng.choice(RUNS)), count // len(kinds)))  # each has one
     dealt: np.ndarray = np.repeat(np.arange(-(-count // run)) % len(kinds), run)[:count]
     if run == 1:
@@ -101,5 +104,7 @@ def spread_rows(
             made[mine] = KINDS[name].make(rows)
     if sized:
         made *= sizes_along(Rows(1, inner, rng, wide, reach, calm, narrow))
-    ordered = made.reshape(*(shape[axis] for axis in apart), *inner)
-    return np.ascontiguousarray(ordered.transpose(np.argsort((*apart, *own)))) if apart else ordered
+    ordered = made.reshape(*outer, *inner)
+    if apart:
+        ordered = np.ascontiguousarray(ordered.transpose(np.argsort((*apart, *own))))
+    return ordered, dealt.reshape(outer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -11,17 +12,18 @@ from opatlas.identity.operator_types import TYPES
 from opatlas.load.dtypes import numpy_dtype
 from tuning.measure.judging.domain import Domain
 from tuning.measure.judging.drawing.dealing import Hand, spread_rows
-from tuning.measure.judging.drawing.roles import CONSTANT, ROLES, WEIGHTS_REACH, InputRole, role_of
+from tuning.measure.judging.drawing.roles import CONSTANT, ROLES, WEIGHTS_REACH, Layout, layout_of
 from tuning.measure.judging.strata import OF_ARGUMENT, Strata, spread_elements, strata_of
 from tuning.measure.shared_tensors import span
 
-BLOCK = 64
-"""Elements of one kind beside each other, where each element is its own row."""
-_MILD_REACH = 3
+_NEAR_REACH = 3
+"""Of types with little range, and of chains: one operand hides no other, and a softmax has more than one."""
 _SHARPER = np.array([1, 1, 4, 32], np.float32)
 """What queries are multiplied by: scores of a hundred, whose exponentials are infinite."""
 _LEAST = 2.0**-10
 """Of what has to be positive."""
+_BEYOND = 1.37
+"""Of an image that reaches from −1 to 1: there its padding is, and no place lies midway between two."""
 _USUAL_STEPS, _COARSE, _FINE = (0.01, 0.05), (-3, 3), (-20, -10)
 """Of a quantisation: the steps, and exponents of others."""
 
@@ -31,21 +33,22 @@ def draw_all_kinds(
 ) -> np.ndarray:
     """The flat elements behind one floating input, gaps of its strides included. ``constant``: it is timed,
     so that nothing in it is denormal or infinite."""
-    value = operator.inputs[number]
-    role, _, _ = role_of(operator, number)
+    value, layout = operator.inputs[number], layout_of(operator, number)
     dtype = numpy_dtype(value.dtype)
+    draw = _Draw(number, layout, dtype, hand, is_mild(operator), constant)
     cast_to = _cast_to(operator)
+    strata = strata_of(operator, number) if layout.role.by_element else None
     if domain.kind == "scale":
-        made = _steps(prod(value.shape), hand)
+        made = _steps(prod(value.shape), hand, usual=draw.mild)
     elif cast_to is not None and not constant:
         made = _fractions(prod(value.shape), cast_to, hand.rng)
-    elif role.by_element and not constant and _has_strata(operator, domain):
-        made = _by_element(operator, number, role, dtype, hand)
+    elif strata is not None and not constant and _has_strata(operator, domain):
+        made = _by_element(draw, strata)[: prod(value.shape)]
     else:
-        made = legal(
-            _by_row(operator, number, role, dtype, hand, constant=constant), domain, constant=constant
-        )
-    if role is ROLES["scores"] and number == operator.nodes[0].inputs[0] and not is_mild(operator):
+        made = legal(draw.rows(layout.shape).reshape(-1)[: prod(value.shape)], domain, constant=constant)
+        if strata is not None and constant:
+            made = _within(made, strata)
+    if layout.role is ROLES["scores"] and number == layout.node.inputs[0] and not draw.mild:
         lines = hand.rng.choice(_SHARPER, prod(value.shape[:-1]))
         made = made * np.repeat(lines, value.shape[-1])
     if domain.kind == "between" and cast_to is None:
@@ -78,90 +81,78 @@ def is_mild(operator: Operator) -> bool:
     return len(operator.nodes) > 1 or any(op not in TYPES for op in operator.op_types)
 
 
-def _by_row(
-    operator: Operator, number: int, role: InputRole, dtype: np.dtype, hand: Hand, *, constant: bool
-) -> np.ndarray:
-    value = operator.inputs[number]
-    _, node, position = role_of(operator, number)
-    apart = role.apart(operator, node, position)
-    shape = value.shape
-    if role.by_element or len(apart) == len(shape):
-        apart, shape = (0,), _blocks(prod(shape))
-    made = _rows(operator, number, role, dtype, hand, shape, apart, constant=constant)
-    return made.reshape(-1)[: prod(value.shape)]
+@dataclass(frozen=True)
+class _Draw:
+    """Of one input."""
+
+    number: int
+    layout: Layout
+    dtype: np.dtype
+    hand: Hand
+    mild: bool
+    constant: bool
+
+    @property
+    def wide(self) -> type[np.floating]:
+        return np.float64 if self.dtype == np.float64 else np.float32
+
+    def rows(self, shape: tuple[int, ...]) -> np.ndarray:
+        """A tensor of this shape, whose rows lie as the input's do."""
+        role, apart, hand = self.layout.role, self.layout.apart, self.hand
+        near = self.mild or self.dtype.itemsize < 4
+        kinds = self._kinds()
+        reach = min(role.reach, _NEAR_REACH) if near else role.reach
+        count = prod(shape[axis] for axis in apart)
+        whole = not self.constant and hand.whole and count > 1
+        made, dealt = spread_rows(
+            shape,
+            apart,
+            hand.next(self.number, kinds, count, whole=whole),
+            hand.rng,
+            wide=self.wide,
+            reach=min(reach, WEIGHTS_REACH) if self.constant else reach,
+            calm=role.calm or self.mild,
+            narrow=near,
+            sized=role.added and hand.third and not self.constant,
+        )
+        if not self.layout.in_blocks:
+            hand.dealt[self.number] = apart, dealt
+        return made
+
+    def _kinds(self) -> tuple[str, ...]:
+        left_out: set[str] = set()
+        if self.mild:
+            left_out |= {"tiny", "infinite"}
+        if self.mild and self.layout.role is not ROLES["mask"]:
+            left_out |= {"masked"}
+        if self.dtype.itemsize == 1:
+            left_out |= {"infinite"}  # some have none
+        kept = [name for name in self.layout.role.kinds if name not in left_out]
+        return tuple(name for name in kept if not self.constant or name in CONSTANT) or ("normal",)
 
 
-def _rows(
-    operator: Operator,
-    number: int,
-    role: InputRole,
-    dtype: np.dtype,
-    hand: Hand,
-    shape: tuple[int, ...],
-    apart: tuple[int, ...],
-    *,
-    constant: bool,
-) -> np.ndarray:
-    """A tensor of this shape, whose rows lie along ``apart``."""
-    mild, narrow = is_mild(operator), dtype.itemsize < 4
-    kinds = role.kinds
-    if mild:
-        kinds = tuple(name for name in kinds if name not in ("tiny", "masked", "infinite"))
-    if dtype.itemsize == 1:
-        kinds = tuple(name for name in kinds if name != "infinite")  # some have none
-    if constant:
-        kinds = tuple(name for name in kinds if name in CONSTANT)
-    kinds = kinds or ("normal",)
-    reach = min(role.reach, _MILD_REACH) if mild or narrow else role.reach
-    rows = prod(shape[axis] for axis in apart)
-    whole = not constant and hand.whole and rows > 1
-    return spread_rows(
-        shape,
-        apart,
-        hand.next(number, kinds, rows, whole=whole),
-        hand.rng,
-        wide=np.float64 if dtype == np.float64 else np.float32,
-        reach=min(reach, WEIGHTS_REACH) if constant else reach,
-        calm=role.calm or mild,
-        narrow=narrow,
-        sized=role.added and hand.third and not constant,
-    )
-
-
-def _blocks(count: int) -> tuple[int, int]:
-    """How many rows, and of which length, hold so many elements that have no rows of their own; of the last
-    row some may be too many."""
-    length = max(1, min(BLOCK, count // BLOCK))
-    return -(-count // length), length
-
-
-def _by_element(operator: Operator, number: int, role: InputRole, dtype: np.dtype, hand: Hand) -> np.ndarray:
+def _by_element(draw: _Draw, strata: Strata) -> np.ndarray:
     """Each element of its own stratum; some blocks of a kind, where the function is defined on it."""
-    strata = strata_of(operator, number)
-    if strata is None:
-        return _by_row(operator, number, role, dtype, hand, constant=False)
-    count, rng = prod(operator.inputs[number].shape), hand.rng
-    blocks, length = _blocks(count)
-    chosen = rng.integers(0, 2, blocks, np.uint8) > 0
-    many = int(np.count_nonzero(chosen))
-    made: np.ndarray = np.empty((blocks, length), np.float64 if dtype == np.float64 else np.float32)
-    made[~chosen] = spread_elements(strata, dtype, (blocks - many) * length, rng).reshape(-1, length)
-    if many:
-        rows = _rows(operator, number, role, dtype, hand, (many, length), (0,), constant=False)
-        made[chosen] = _within(rows, strata, made.dtype)
-    return made.reshape(-1)[:count]
+    rng, (many, length) = draw.hand.rng, draw.layout.shape
+    chosen = rng.integers(0, 2, many, np.uint8) > 0
+    of_kinds = int(np.count_nonzero(chosen))
+    made: np.ndarray = np.empty((many, length), draw.wide)
+    made[~chosen] = spread_elements(strata, draw.dtype, (many - of_kinds) * length, rng).reshape(-1, length)
+    if of_kinds:
+        made[chosen] = _within(draw.rows((of_kinds, length)), strata)
+    return made.reshape(-1)
 
 
-def _within(blocks: np.ndarray, strata: Strata, wide: np.dtype) -> np.ndarray:
+def _within(made: np.ndarray, strata: Strata) -> np.ndarray:
     """Brought to where the function is defined."""
     most = min(2.0**strata.most, max(abs(strata.low), abs(strata.high)) * 64)
     if strata.most < 0:
         most = max(abs(strata.low), abs(strata.high))
     if strata.signs == (1,):
-        blocks = np.maximum(np.abs(blocks), max(strata.low, 0.0) or _LEAST)
+        made = np.maximum(np.abs(made), strata.low if strata.least > 0 else _LEAST)
     if not strata.zero:
-        blocks = np.where(np.abs(blocks) < _LEAST, 1.0, blocks)
-    return np.clip(blocks, -most, most).astype(wide)
+        made = np.where(np.abs(made) < _LEAST, made.dtype.type(1), made)
+    return np.clip(made, -most, most)
 
 
 def _cast_to(operator: Operator) -> np.dtype | None:
@@ -181,11 +172,12 @@ def _fractions(count: int, dtype: np.dtype, rng: np.random.Generator) -> np.ndar
     return made
 
 
-def _steps(count: int, hand: Hand) -> np.ndarray:
-    """Of a quantisation: usual ones, coarse ones, or fine ones."""
-    if hand.whole:
+def _steps(count: int, hand: Hand, *, usual: bool) -> np.ndarray:
+    """Of a quantisation: usual ones in each second set, and in all where others follow; else fine ones, or
+    coarse ones."""
+    if usual or not hand.whole:
         return hand.rng.uniform(*_USUAL_STEPS, count)
-    return np.exp2(hand.rng.uniform(*(_COARSE if hand.third else _FINE), count))
+    return np.exp2(hand.rng.uniform(*(_COARSE if hand.number % 4 == 0 else _FINE), count))
 
 
 def legal(values: np.ndarray, domain: Domain, *, constant: bool) -> np.ndarray:
@@ -199,6 +191,8 @@ def legal(values: np.ndarray, domain: Domain, *, constant: bool) -> np.ndarray:
         return np.where(np.abs(values) < _LEAST, values.dtype.type(1), values)
     if kind == "unit":
         return np.clip(values, -0.95, 0.95)
+    if kind == "grid":
+        return np.clip(values, -_BEYOND, _BEYOND)
     if kind == "above_one":
         return np.abs(values) + values.dtype.type(1.05)
     return values

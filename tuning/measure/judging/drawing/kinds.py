@@ -17,7 +17,7 @@ import numpy as np
 class Rows:
     """Rows to be drawn. ``inner``: the shape of each. ``reach``: by how many powers of two sizes may differ.
     ``calm``: means stay within a few deviations, since a variance in one pass loses them. ``narrow``: the
-    values end in a type with little range."""
+    values end in a type with little range, or in a chain of operators."""
 
     count: int
     inner: tuple[int, ...]
@@ -257,6 +257,14 @@ def _doubling(rows: Rows) -> np.ndarray:
     return made
 
 
+def _cancelling(rows: Rows) -> np.ndarray:
+    """Of any size that leaves a product of some of them within the type, too; that of all is near one."""
+    reach = min(3.0, (8 if rows.narrow else 48) / rows.length**0.5)
+    exponents = (rows.uniform() * 2 - 1) * rows.wide(reach)
+    exponents -= exponents.mean(-1, keepdims=True)
+    return np.exp2(exponents) * rows.signs()
+
+
 KINDS: dict[str, ValueKind] = {
     kind.name: kind
     for kind in (
@@ -301,6 +309,8 @@ KINDS: dict[str, ValueKind] = {
         ValueKind("with a zero", _with_a_zero, "factors, one of them zero", "who goes by logarithms"),
         ValueKind("powers of two", _doubling, "factors that are not near one",
                   "who takes a series around one"),
+        ValueKind("sizes that cancel", _cancelling, "factors from 1/8 to 8, whose product is near one",
+                  "who adds few bits of logarithms"),
     )
 }  # fmt: skip
 """By name."""

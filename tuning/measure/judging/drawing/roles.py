@@ -27,7 +27,7 @@ HIDDEN = (*_SIGNED, "behind a Softmax", "pixels", "masked")
 BLOCKS = tuple(
     name for name in DATA if name not in ("one of a row", "large channels", "sizes of rows", "tiny")
 )
-FACTORS = ("near one", "turning signs", "with a zero", "powers of two", "behind a Sigmoid", "equal")
+FACTORS = ("near one", "turning signs", "with a zero", "powers of two", "sizes that cancel")
 SCORES = (
     "normal", "behind a Tanh", "behind a Gelu", "sparse", "one of a row", "outliers", "large channels",
     "heavy-tailed", "sizes of rows", "sizes of places", "few values", "periodic",
@@ -84,7 +84,7 @@ def _before_axis(operator: Operator, node: Node, position: int) -> tuple[int, ..
     return tuple(range(node.attributes.get("axis", -1) % rank)) if rank else ()
 
 
-def _but_folded(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
+def but_folded(operator: Operator, node: Node, position: int) -> tuple[int, ...]:
     """What a reduction leaves; its axes are its second input, or attributes."""
     rank = _rank(operator, node, position)
     given = operator.value(node.inputs[1]).data if len(node.inputs) > 1 and node.inputs[1] >= 0 else None
@@ -142,11 +142,11 @@ ROLES: dict[str, InputRole] = {
     "filters": InputRole((*WEIGHTS, "magnitudes"), _first, "what makes one map", WEIGHTS_REACH),
     "spread filters": InputRole((*WEIGHTS, "magnitudes"), _second, "what makes one map", WEIGHTS_REACH),
     "weights": InputRole(WEIGHTS, _each, "an element", WEIGHTS_REACH),
-    "folded": InputRole(DATA, _but_folded, "what is folded"),
-    "picked": InputRole(CHOSEN, _but_folded, "what is folded", _ALL),
-    "multiplied": InputRole(FACTORS, _but_folded, "what is folded", _MODEST),
-    "powers": InputRole(HIDDEN, _but_folded, "what is folded", _MODEST),
-    "squared": InputRole(tuple(name for name in DATA if name != "tiny"), _but_folded, "what is folded"),
+    "folded": InputRole(DATA, but_folded, "what is folded"),
+    "picked": InputRole(CHOSEN, but_folded, "what is folded", _ALL),
+    "multiplied": InputRole(FACTORS, but_folded, "what is folded", _MODEST),
+    "powers": InputRole(HIDDEN, but_folded, "what is folded", _MODEST),
+    "squared": InputRole(tuple(name for name in DATA if name != "tiny"), but_folded, "what is folded"),
     "logits": InputRole(HIDDEN, _but_axis, "what is weighed together", _MODEST),
     "compared": InputRole(CHOSEN, _but_axis, "what is compared", _ALL),
     "normed": InputRole(_SIGNED, _before_axis, "what has one mean", calm=True),
@@ -158,7 +158,7 @@ ROLES: dict[str, InputRole] = {
     "normed groups": InputRole(_SIGNED, _first, "an image", calm=True),
     "normed axes": InputRole(
         tuple(name for name in _SIGNED if name not in ("equal", "one of a row", "sparse")),
-        _but_folded, "what has one mean", _MODEST, calm=True,
+        but_folded, "what has one mean", _MODEST, calm=True,
     ),
     "scaled lines": InputRole(
         tuple(name for name in _SIGNED if name not in ("equal", "sparse")), _but_axis, "what has one norm"
@@ -195,7 +195,7 @@ Asin element
 Asinh element
 Atan element
 Atanh element
-Attention scores, scores, values, mask
+Attention scores, scores, values, mask, scores, values
 AveragePool image
 BatchNormalization scaled maps, weights
 BitShift whole
@@ -346,33 +346,55 @@ OTHERS = ("other",)
 """Of types that the table does not have."""
 
 
-def role_of(operator: Operator, number: int) -> tuple[InputRole, Node, int]:
-    """An input's role, by the first node that takes it, with that node and its position there."""
+BLOCK = 64
+"""Elements of one kind beside each other, where they have no rows of their own. Of few elements there are so
+many blocks, of as many as that gives each."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An input as the first ``node`` takes it: its role there, and a tensor of its elements whose rows lie
+    along ``apart``. ``in_blocks``: it has no rows of its own, and some elements of the last block may be too
+    many."""
+
+    role: InputRole
+    node: Node
+    shape: tuple[int, ...]
+    apart: tuple[int, ...]
+    in_blocks: bool
+
+    @property
+    def rows(self) -> int:
+        return prod(self.shape[axis] for axis in self.apart)
+
+
+def layout_of(operator: Operator, number: int) -> Layout:
+    """Of an input that no node takes: blocks."""
+    shape = operator.inputs[number].shape
     for node in operator.nodes:
         if number in node.inputs:
             position = node.inputs.index(number)
             roles = TRAINED if node.attributes.get("training_mode") else BY_TYPE.get(node.op, OTHERS)
-            return ROLES[roles[min(position, len(roles) - 1)]], node, position
-    return ROLES["other"], operator.nodes[0], 0
+            role = ROLES[roles[min(position, len(roles) - 1)]]
+            apart = role.apart(operator, node, position)
+            if not role.by_element and len(apart) < len(shape):
+                return Layout(role, node, shape, apart, False)
+            return Layout(role, node, blocks(prod(shape)), (0,), True)
+    return Layout(ROLES["other"], operator.nodes[0], blocks(prod(shape)), (0,), True)
+
+
+def blocks(count: int) -> tuple[int, int]:
+    """How many blocks hold so many elements, and of which length."""
+    length = max(1, min(BLOCK, count // BLOCK))
+    return -(-count // length), length
 
 
 def rows_to_deal(operator: Operator) -> tuple[int, int]:
     """Of the floating input with the fewest rows for its kinds: how many rows it has, and kinds."""
-    found = [(BLOCKS_OF_ELEMENTS, 1)]
-    for number in operator.runtime_inputs:
-        value = operator.inputs[number]
-        if "float" not in value.dtype:
-            continue
-        role, node, position = role_of(operator, number)
-        if not role.by_element and role.kinds:
-            apart = role.apart(operator, node, position)
-            rows = (
-                prod(value.shape[axis] for axis in apart)
-                if len(apart) < len(value.shape)
-                else prod(value.shape)
-            )
-            found.append((max(1, rows), len(role.kinds)))
-    return min(found, key=lambda one: one[0] / one[1])
-
-
-BLOCKS_OF_ELEMENTS = 64
+    layouts = [layout_of(operator, n) for n in operator.runtime_inputs if "float" in operator.inputs[n].dtype]
+    found = [
+        (max(1, one.rows), len(one.role.kinds))
+        for one in layouts
+        if one.role.kinds and not one.role.by_element
+    ]
+    return min(found, key=lambda one: one[0] / one[1], default=(1, 1))

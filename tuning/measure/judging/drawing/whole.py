@@ -13,13 +13,11 @@ from opatlas.load.dtypes import numpy_dtype
 from tuning.measure.judging.domain import Domain
 from tuning.measure.judging.drawing.dealing import Hand
 from tuning.measure.judging.drawing.drawn import behind
-from tuning.measure.judging.drawing.roles import ROLES, role_of
-from tuning.measure.judging.placing import IGNORED, integers
+from tuning.measure.judging.drawing.roles import BLOCK, ROLES, layout_of
+from tuning.measure.judging.placing import divisors, integers, marked
 from tuning.measure.judging.tolerance import terms
 from tuning.measure.shared_tensors import span
 
-RUN = 64
-"""Elements beside each other that are drawn in one way."""
 SMALL = 64
 """Where nobody knows what becomes of a large one."""
 IN_FLOAT64 = 2**53
@@ -41,12 +39,12 @@ _MULTIPLIED = frozenset({"MatMul", "Gemm", "Mul"})
 
 def draw_whole(operator: Operator, number: int, domain: Domain, hand: Hand) -> np.ndarray:
     """The flat elements behind one input of whole numbers or truth values."""
-    value, rng = operator.inputs[number], hand.rng
+    value, layout, rng = operator.inputs[number], layout_of(operator, number), hand.rng
     dtype, count = numpy_dtype(value.dtype), prod(value.shape)
     if dtype.kind == "b":
-        shares: np.ndarray = np.repeat(rng.choice(_SHARES, -(-count // RUN)), RUN)[:count]
+        shares: np.ndarray = np.repeat(rng.choice(_SHARES, -(-count // BLOCK)), BLOCK)[:count]
         truths = (rng.random(count) < shares).reshape(value.shape)
-        if role_of(operator, number)[0] is ROLES["mask"]:
+        if layout.role is ROLES["mask"]:
             truths[..., :1] = True  # who sees nothing has no answer that all agree on
         return behind(value, truths)
     if domain.kind in ("unique", "tuple", "unique_tuple", "in_plane", "positive"):
@@ -56,13 +54,12 @@ def draw_whole(operator: Operator, number: int, domain: Domain, hand: Hand) -> n
     elif domain.kind in ("length", "between"):
         low, high = (1, max(1, domain.bounds[0])) if domain.kind == "length" else domain.bounds
         made = _between(low, high, count, rng)
-    elif domain.kind == "nonzero":
-        _, node, _ = role_of(operator, number)
-        made = _divisors(largest(operator, node, dtype), dtype, count, rng)
     else:
-        _, node, _ = role_of(operator, number)
-        most = largest(operator, node, dtype)
-        made = _between(0 if dtype.kind == "u" else _least(node, dtype, most), most, count, rng)
+        most = largest(operator, layout.node, dtype)
+        if domain.kind == "nonzero":
+            made = divisors(_between(1, most, count, rng), dtype, rng)
+        else:
+            made = _between(0 if dtype.kind == "u" else _least(layout.node, dtype, most), most, count, rng)
     return behind(value, made.astype(dtype).reshape(value.shape))
 
 
@@ -136,21 +133,11 @@ def _between(low: int, high: int, count: int, rng: np.random.Generator) -> np.nd
     """In runs, each in one way; where there are few, in one of all."""
     made: np.ndarray = np.empty(count, np.int64 if low < 0 else np.uint64)
     dealt = rng.permutation(len(_WAYS))
-    ways: np.ndarray = np.repeat(dealt[np.arange(-(-count // RUN)) % len(_WAYS)], RUN)[:count]
+    ways: np.ndarray = np.repeat(dealt[np.arange(-(-count // BLOCK)) % len(_WAYS)], BLOCK)[:count]
     for place, way in enumerate(_WAYS):
         mine = np.flatnonzero(ways == place)
         if mine.size:
             made[mine] = np.clip(way(low, high, mine.size, rng), low, high)
-    return made
-
-
-def _divisors(most: int, dtype: np.dtype, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Of both signs, where the type has two; not −1 of what may be the least number: that is no number."""
-    made: np.ndarray = _between(1, most, count, rng).astype(np.uint64 if dtype.kind == "u" else np.int64)
-    if dtype.kind == "i":
-        made *= rng.choice(np.array([-1, 1]), count)
-        if dtype.itemsize == 1:
-            made[made == -1] = 1
     return made
 
 
@@ -160,8 +147,4 @@ def _places(domain: Domain, count: int, rng: np.random.Generator) -> np.ndarray:
     made: np.ndarray = _between(0, extent - 1, count, rng).astype(np.int64)
     if rng.integers(0, 4) == 0:  # as positions are
         made = (np.arange(count) + int(rng.integers(0, extent))) % extent
-    if domain.ignored is not None and count > 1:
-        made[1:][rng.random(count - 1) < IGNORED] = domain.ignored  # never all: a mean of none is none
-    elif domain.backwards:
-        made = np.where(rng.random(count) < 0.25, made - extent, made)
-    return made
+    return marked(made, domain, rng)

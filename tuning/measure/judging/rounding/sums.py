@@ -139,10 +139,10 @@ def _cut_off(step: Step) -> torch.Tensor:
 
 
 def _with_coordinates(step: Step) -> Errors:
-    """A GridSample's coordinates lie between −1 and 1 and are scaled to its image: which rounds them."""
+    """A GridSample's coordinates are scaled to its image, and reflected beyond it: which rounds them."""
     errors: Errors = list(step.errors)
     if step.node.op == "GridSample":
-        unit = (1 + step.values[1].abs()) * (8 * STEP * step.epsilon)
+        unit = (1 + step.values[1].abs()) * (16 * STEP * step.epsilon)
         errors[1] = unit if errors[1] is None else unit + errors[1]
     return errors
 
