@@ -1,8 +1,8 @@
-"""Signs of life for whoever started this process: its parent, systemd, or a container's supervisor.
+"""Signs of life for a supervisor: the parent process, systemd, or a container's.
 
 A part of a process (the threads of one task) touches a file of its name in the folder ``OPATLAS_ALIVE``, once
-a second for as long as it gets on; who watches looks whether the file changes. systemd is told through its
-own socket. Nobody asks where neither is set, and then a sign of life costs nothing.
+a second while it makes progress. The supervisor watches the file. systemd is told through its own socket. If
+neither is set, a sign of life costs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _said_at: dict[str, float] = {}
 
 
 def beat(part: str) -> None:
-    """``part`` got on; at most once a second that is shown. Who cannot show it is not hindered."""
+    """``part`` made progress; shown at most once a second. Errors are ignored."""
     now = time.monotonic()
     if now - _said_at.get(part, -EVERY_S) < EVERY_S:
         return

@@ -1,8 +1,8 @@
-"""What hits cost, as far as the catalogue knows: whom to ask, and what is answered.
+"""What hits cost, as far as the catalogue knows: an interface to the billing app.
 
 ``settings.OPATLAS_CHARGING`` names the class that decides (``dashboard.billing.charging.Billing``); without
-it everything is free. What is *withheld* is shown with its times and its price, and neither served nor handed
-out: a lookup's item is empty, the artifact's address and the code answer 402.
+it everything is free. What is *withheld* is shown with its times and its price, but not served: a lookup's
+item is empty, and the artifact's address and the code answer 402.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class SpendLimit:
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """Whose hits are charged: an organisation (0: none) and its job. With a limit the job has agreements on
-    further uses, and never spends more under them. ``key``: the prefix of the API key that asked."""
+    """Whose hits are charged: an organisation (0: none) and its job. With a limit, the job gets agreements on
+    further uses, and never spends more under them. ``key``: the prefix of the caller's API key."""
 
     organisation_id: int
     job: str = ""
@@ -48,8 +48,8 @@ class Payer:
 
 @dataclass(frozen=True, slots=True)
 class AgreedUses:
-    """An agreement on further uses of what was charged: a client's caches may give it again, and each use is
-    charged when it is reported."""
+    """An agreement on further uses of a charged hit: a client's caches may repeat it, and each use is charged
+    when it is reported."""
 
     id: str
     per_use_micros: int
@@ -70,11 +70,9 @@ class AgreedUses:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a hit costs one organisation. Amounts in millionths of the currency.
-
-    From a lookup ``price_micros`` is what this hit cost, or would have; on pages and artifact addresses it is
-    what one hit of one call costs now, and ``sentence`` says the whole price in words.
-    """
+    """What a hit costs one organisation; amounts in millionths of the currency. In a lookup, ``price_micros``
+    is the cost of this hit, charged or not. On pages and artifact addresses it is what one hit of one call
+    costs now, and ``sentence`` says the whole price in words."""
 
     withheld: bool
     price_micros: int
@@ -87,7 +85,7 @@ class Terms:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Of what ``asdict`` gives."""
+        """From the result of ``asdict``."""
         agreed = document["agreed"]
         return cls(**{**document, "agreed": agreed and AgreedUses(**agreed)})
 
@@ -104,12 +102,12 @@ class Terms:
 
 
 def absolute(path: str) -> str:
-    """An address that a job's log or a message can lead to."""
+    """A full address for a job's log or a message."""
     return f"{opatlas_conf().service_url}{path}"
 
 
 class PaymentRequired(RequestError):
-    """An artifact or code that is withheld until it is paid: 402, with the price and where to pay."""
+    """An artifact or code is withheld until it is paid: 402, with the price and where to pay."""
 
     status = 402
 
@@ -119,66 +117,61 @@ class PaymentRequired(RequestError):
 
 
 Batch = Sequence[tuple["Hit", float]]
-"""Hits with how often a run calls them."""
+"""Hits, with how often a run calls them."""
 
 
 class Charging:
-    """What decides on prices: this one, that nothing costs anything. Organisations are named by their ids; 0
-    is none, which pays as any would, and None is the service itself, to which everything is open."""
+    """Decides on prices; this one charges nothing. Organisations are named by ids; 0 is none, which pays like
+    any other. None is the service itself, which sees everything."""
 
     def has_prices(self, organisation_id: int) -> bool:
-        """Whether any price rule is in force for this organisation. No statement: rules are known for a
+        """Whether any price rule applies to this organisation. No statement: rules are cached for a
         second."""
         return False
 
     def may_withhold(self, organisation_id: int) -> Q | None:
-        """Bests that one of them may withhold while they are not paid; None where none does. No statement, as
-        above."""
+        """Bests that may be withheld until they are paid; None if none may. No statement, as above."""
         return None
 
     def may_charge(self) -> bool:
-        """Whether anything may have its price, for anybody, now or at a time that has come already. No
+        """Whether anything may have a price, for anybody, now or at a time that has already come. No
         statement, as above."""
         return type(self).concerns is not Charging.concerns  # who decides otherwise says so
 
     def concerns(self, organisation_id: int, hits: Batch) -> bool:
-        """Whether a price rule applies to any of these. No statement, as above (one where a rule goes by the
-        op type of operators that this process has not seen)."""
+        """Whether a price rule applies to any of these. No statement, as above (one if a rule depends on op
+        types of operators that are new to this process)."""
         return False
 
     def settle(
         self, payer: Payer, hits: Batch, record: Callable[[Batch], Sequence[Usage]]
     ) -> Mapping[str, Terms]:
-        """Charge or withhold, inside the caller's transaction; by operator key, and who is missing is free.
-
-        ``record`` writes the Usage rows of those that are charged, in their order; a ledger entry is written
-        for each.
-        """
+        """Charge or withhold, inside the caller's transaction; by operator key, without the free ones.
+        ``record`` writes the charged ones' Usage rows, in their order; a ledger entry is written for each."""
         return {}
 
     def bill_uses(
         self, payer: Payer, uses: Mapping[str, int], record: Callable[[Sequence[JournalHit]], Sequence[Usage]]
     ) -> int | None:
-        """Charge uses that a client reported, by agreement, inside the caller's transaction: as many as the
-        limits cover. Those that are not this job's agreements are left out. As above ``record`` writes their
-        Usage rows, one for each agreement.
-
-        Gives what the job may still spend under these agreements; None where they are none of its own.
-        """
+        """Charge uses that a client reported, by agreement, inside the caller's transaction, within the
+        limits. Agreements of other jobs are ignored. As above ``record`` writes their Usage rows, one for
+        each agreement. Returns what the job may still spend under these agreements; None if none is its
+        own."""
         return None
 
     def terms_of(
         self, organisation_id: int | None, implementations: Sequence[Implementation]
     ) -> Mapping[int, Terms]:
-        """For pages: what costs something, by implementation id. Without price rules no statement, with them
-        a constant number. Whoever paid a price a hit for one before has it: it is withheld no more."""
+        """For pages: what costs something, by implementation id. Without price rules no statement,
+        otherwise a constant number. An organisation that paid a price a hit before has it: it is not
+        withheld any more."""
         return {}
 
     def withheld_now(
         self, organisation_id: int | None, implementations: Sequence[Implementation]
     ) -> Mapping[int, Terms]:
-        """Of these, by implementation id, what a job of the organisation would be answered empty for:
-        withheld, and not covered by its credit either. Statements as above."""
+        """Those of these, by implementation id, that a job of the organisation would not get: withheld, and
+        not covered by its credit. Statements as above."""
         return {}
 
 
@@ -189,30 +182,28 @@ def _made(path: str) -> Charging:
 
 
 def charging() -> Charging:
-    """Who decides here."""
+    """The class in force."""
     return _made(getattr(settings, "OPATLAS_CHARGING", ""))
 
 
 def withheld(organisation_id: int | None, implementation: Implementation) -> Terms | None:
-    """Why this organisation does not get an implementation's artifact and code; None where it does.
-
-    On pages the organisation is ``request.viewer.payer``: 0 is somebody who belongs to none; who runs the
-    service (None) sees everything.
-    """
+    """Why this organisation does not get an implementation's artifact and code; None if it does. On pages the
+    organisation is ``request.viewer.payer``: 0 for a person without one; the service's operators (None) see
+    everything."""
     terms = charging().terms_of(organisation_id, [implementation]).get(implementation.pk)
     return terms if terms is not None and terms.withheld else None
 
 
 def check_not_withheld(organisation_id: int | None, implementation: Implementation) -> None:
-    """Raises :class:`PaymentRequired` where :func:`withheld` has a reason."""
+    """Raises :class:`PaymentRequired` if :func:`withheld` has a reason."""
     terms = withheld(organisation_id, implementation)
     if terms is not None:
         raise PaymentRequired(terms)
 
 
 def check_artifact(organisation_id: int | None, scopes: Sequence[str], artifact: Artifact) -> None:
-    """Raises :class:`PaymentRequired` where every implementation that has this artifact, and that these
-    scopes show, is withheld. Without price rules no statement."""
+    """Raises :class:`PaymentRequired` if every implementation with this artifact in these scopes is withheld.
+    Without price rules no statement."""
     if organisation_id is None or not charging().has_prices(organisation_id):
         return
     if terms := withheld_all(organisation_id, list(artifact.implementations.filter(scope__in=scopes))):
@@ -220,7 +211,7 @@ def check_artifact(organisation_id: int | None, scopes: Sequence[str], artifact:
 
 
 def withheld_all(organisation_id: int | None, implementations: Sequence[Implementation]) -> Terms | None:
-    """Why this organisation does not get what all of these are made of; None where it has one of them."""
+    """Why this organisation gets none of these; None if it gets one."""
     terms = charging().terms_of(organisation_id, implementations)
     reasons = [terms[one.pk] for one in implementations if one.pk in terms and terms[one.pk].withheld]
     return reasons[0] if reasons and len(reasons) == len(implementations) else None

@@ -1,4 +1,4 @@
-"""Who is the best: decisions over measured ratios. Services act on them. PURE."""
+"""Which implementation is the best: decisions over measured ratios, on which services act. PURE."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def beats(newcomer: Ratios, incumbent: Ratios, margin: float = MARGIN) -> bool:
 
 
 def beats_in_pairs(paired: Ratios, margin: float = MARGIN) -> bool:
-    """The same for a newcomer that ran in turns with the incumbent: ``paired`` is the incumbent's time ÷ the
-    newcomer's, with its interval. What the default's error adds to two ratios is not in it."""
+    """The same for a newcomer that ran in turns with the incumbent. ``paired``: the incumbent's time ÷ the
+    newcomer's, with its interval, which is free of the default's error."""
     return paired.low > 1.0 and paired.ratio > 1.0 + margin
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Somebody who ran in the race that decides: its ratio to the default, and what loading it takes."""
+    """A candidate in the deciding race: its ratio to the default, and its loading cost."""
 
     ratios: Ratios
     load_us: float = 0.0
@@ -41,7 +41,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class RaceDecision:
-    """Who is served from now on, and who was not told apart from it."""
+    """The winner, and those not told apart from it."""
 
     winner: str
     equal: frozenset[str] = frozenset()
@@ -53,13 +53,10 @@ def decide(
     incumbent: str | None,
     margin: float = MARGIN,
 ) -> RaceDecision:
-    """Who won a race, by that race alone.
-
-    ``pairs`` holds the first's time ÷ the second's with its interval, of the same rounds. Whoever is not told
-    apart from the fastest keeps its place if it is the incumbent; in a first decision (no incumbent) the
-    cheapest to load wins among those that are nearly as fast. What is confirmed slower than the default wins
-    only where all are.
-    """
+    """The winner by one race alone. ``pairs``: the first's time ÷ the second's with its interval, in the same
+    rounds. An incumbent that is not told apart from the fastest stays. In a first decision the cheapest to
+    load wins among those that are nearly as fast. A candidate confirmed slower than the default wins only if
+    all are."""
     order = sorted(finalists, key=lambda name: (*_worst_last(finalists[name].ratios), name))
     fastest = order[0]
 
@@ -84,12 +81,9 @@ def _worst_last(ratios: Ratios) -> tuple[bool, float]:
 def rank(
     entries: Mapping[str, Ratios], incumbent: str | None, margin: float = MARGIN, winner: str | None = None
 ) -> list[str]:
-    """Routes, the winner first.
-
-    ``winner``: whom a race has decided for. Else, by evidence of different races, the incumbent stays first
-    unless another beats it, or it is confirmed slower than the default while another is not. The others
-    follow by ratio, those confirmed slower last.
-    """
+    """Routes, the winner first. ``winner``: the winner of a race. Without one, by evidence of different
+    races, the incumbent stays first unless another beats it, or it is confirmed slower than the default and
+    another is not. The others follow by ratio, those confirmed slower last."""
     order = sorted(entries, key=lambda name: (*_worst_last(entries[name]), name))
     if winner not in entries:
         if incumbent is None or incumbent not in entries:

@@ -1,4 +1,4 @@
-"""What commands have in common."""
+"""The common part of commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opatlas.errors import CallerError
 
 
 class CallerCommand(BaseCommand):
-    """A command that answers what its caller got wrong with the sentence, and no trace."""
+    """A command that answers a caller's error with its sentence and no traceback."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:

@@ -1,4 +1,4 @@
-"""What of the service can be set, as far as the catalogue reads it; and its fixed limits."""
+"""The catalogue's part of the configuration, and its fixed limits."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class CatalogConf:
         Path(__file__).parents[1] / "var",
         "folder",
         shown="`var` in this tree",
-        says="this node's own state: journal, keys, a search's resumable state (losing that loses no "
-        "tuning record)",
+        says="this node's own state: journal, keys, a search's resumable state. Losing it loses no tuning "
+        "record",
     )
     store: Path = variable(
         lambda given: given.home / "artifacts",
         "folder",
-        "artifacts; the same on all nodes",
+        "where artifacts are kept; the same on all nodes",
         shown="`artifacts` below `OPATLAS_HOME`",
     )
     node: str = variable(
@@ -65,72 +65,74 @@ class CatalogConf:
     open_entry_s: float = variable(
         10.0,
         "seconds",
-        "how long a job may use an answer that is not final without asking again: a faster one may be found "
-        "meanwhile",
+        "how long a job may use an answer that is not final before it asks again: exploring may find a "
+        "faster one meanwhile",
         least=1,
         most=300,
     )
     max_waiters: int = variable(
         4,
         "requests",
-        "of one web process may wait for an answer at a time; one more is answered at once",
+        "requests of one web process that may wait for a result at a time; the next is answered at once",
         least=0,
     )
     warm_bytes: int = variable(
         128 << 20,
         "bytes",
-        "that a web process may remember of answers, to give them again without a statement; 0: none",
+        "how much a web process may cache of answers, to repeat them without a database query; 0: nothing",
         least=0,
     )
     journal_segment_bytes: int = variable(
-        8 << 20, "bytes", "a journal file that has grown to this size is closed and a new one begun", least=1
+        8 << 20, "bytes", "a journal file of this size is closed, and a new one begun", least=1
     )
     usage_months: int = variable(
         13,
         "months",
-        "that hits are kept one by one, beside the current one; of older ones their sums are kept "
+        "how long single hits are kept, beside the current month; of older ones only sums are kept "
         "(`catalog/usage/closing.py`)",
         least=1,
     )
     proxies: int = variable(
         0,
         "proxies",
-        "stand before it and say who asked; 0: no header is believed on that",
+        "how many reverse proxies stand before the service and name the client; 0: such headers are not "
+        "trusted",
         least=0,
     )
     proxy_header: str = variable(
         "",
         "`Forwarded` or `X-Forwarded-For`",
-        "the header in which they say it, and which they let no client write; needed with `OPATLAS_PROXIES`. "
-        "`X-Forwarded-For` (with `X-Forwarded-Proto`) only where they drop names with an underscore, as "
-        "nginx does: the web server takes `X_Forwarded_For` for the same name",
+        "the header in which proxies name the client, needed with `OPATLAS_PROXIES`. No client may be "
+        "able to set it. Choose `X-Forwarded-For` (with `X-Forwarded-Proto`) only if the proxies drop "
+        "names with an underscore, as nginx does: the web server takes `X_Forwarded_For` for the same "
+        "name",
         read=_proxy_header,
     )
     alive: Path | None = variable(
         None,
         "folder",
-        "where a process gives signs of life to who watches it (`catalog/alive.py`)",
+        "where a process gives signs of life to its supervisor (`catalog/alive.py`)",
         shown="none",
     )
     failpoints: str = variable(
         "",
         "faults",
-        "for tests of this service: places where its processes fail (`catalog/failpoints.py`)",
+        "only for tests: where processes fail on purpose (`catalog/failpoints.py`)",
         shown="none",
     )
     trace: Path | None = variable(
-        None, "file", "for tests of this service: who passed such a place, a line each", shown="none"
+        None, "file", "only for tests: logs who passed a failpoint, a line each", shown="none"
     )
     scrub_s: float = variable(
         24 * 3600.0,
         "seconds",
-        "within which every stored artifact is read and compared with what was stored",
+        "within this time every stored artifact is read and compared with its digest",
         least=1,
     )
     password: str = variable(
         "",
         "text",
-        "what the command create_user gives an account, unless it asks for it",
+        "the password that the command create_user gives an account, instead of asking for one",
         shown="made, and shown once",
         secret=True,
     )

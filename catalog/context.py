@@ -1,4 +1,4 @@
-"""What the log lines of a piece of work have in common: the request's id, the exploration's. PURE."""
+"""Fields that all log lines of a piece of work carry: the request's id, the exploration's. PURE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the default is called where people read: "the default" alone does not say whose time it is."""
+"""The default's name for people: "the default" alone does not say whose time it is."""
 
 from __future__ import annotations
 

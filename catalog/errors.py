@@ -30,7 +30,7 @@ class KeyReused(RequestError):
 
 
 class NotFree(RequestError):
-    """What costs something, to a caller who takes free answers alone."""
+    """Something costs, and the caller wants free answers alone."""
 
     status = 409
 
@@ -48,7 +48,7 @@ class TooLarge(RequestError):
 
 
 class SystemFault(OpatlasError):
-    """The service's own fault (a full disk, a lost folder): nothing of the caller's is lost, try again."""
+    """The service's own fault (a full disk, a lost folder): nothing of the caller's is lost; try again."""
 
 
 class StoreError(SystemFault):
@@ -56,11 +56,11 @@ class StoreError(SystemFault):
 
 
 class DamagedArtifact(StoreError):
-    """What lies in the store is not what was stored: bytes, a manifest or a signature were changed."""
+    """The store's content differs from what was stored: bytes, a manifest or a signature were changed."""
 
 
 class UnvouchedArtifact(StoreError):
-    """Nobody whose signature counts today has signed it."""
+    """No valid signature: none of today's signers has signed it."""
 
 
 class JournalError(SystemFault):
@@ -72,7 +72,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is of a disk without room: a file's, SQLite's or PostgreSQL's."""
+    """Whether an error or its cause is a full disk: a file's, SQLite's or PostgreSQL's."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             return True

@@ -52,7 +52,7 @@ PLACES: Mapping[str, str] = {
     "database-written": "any statement that writes (tests count them)",
     "database-committed": "any commit (likewise)",
 }
-"""Every place, and how things stand there."""
+"""Every place, and the state of things there."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Fault:
 
 
 def _off(place: str, **facts: Any) -> None:
-    """Nothing is armed."""
+    """No failpoint is armed."""
 
 
 at: Callable[..., None] = _off
@@ -96,7 +96,7 @@ class _Armed:
 
 
 def append(trace: Path, line: Mapping[str, Any]) -> None:
-    """One line at the end of a trace: one write, so that lines of many processes stay whole."""
+    """Append a line to a trace in one write, so that lines of many processes stay whole."""
     whole = {"s": time.monotonic(), "pid": os.getpid(), **line}
     descriptor = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
     try:

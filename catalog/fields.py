@@ -1,4 +1,4 @@
-"""A JSON column that gives back exactly what was put in, and how many numbers a list in it has."""
+"""A JSON column that returns exactly what was stored, and a count of a stored list's numbers."""
 
 from __future__ import annotations
 

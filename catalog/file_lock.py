@@ -10,8 +10,8 @@ from pathlib import Path
 
 @contextmanager
 def only_one(path: Path) -> Iterator[bool]:
-    """Whether this process holds the file's lock for as long as the block lasts. Nobody waits; the lock ends
-    with the block, or with the process."""
+    """Whether this process holds the file's lock during the block. Nobody waits; the lock ends with the block
+    or the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:

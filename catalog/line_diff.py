@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 CONTEXT = 3
 MOST_COMPARED = 600
-"""Lines of a text that are compared one with another: difflib takes longer than by the square of them where
-they repeat. Where more of them differ, all old ones are told before all new ones."""
+"""Lines that are compared one with another: difflib's time grows faster than their square if they repeat. If
+more differ, all old ones are shown before all new ones."""
 _HUNK = re.compile(r"@@ -(\d+)(.*?) \+(\d+)(.*) @@")
 
 

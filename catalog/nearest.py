@@ -1,4 +1,4 @@
-"""What somebody probably meant who named what there is not."""
+"""What a person who named something unknown probably meant."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _MOST_NAMED = 20
 
 
 def meant(missing: str, known: Sequence[str]) -> str:
-    """``did you mean tvm?``; where nothing is near, what there is. The end of a sentence that says so."""
+    """``did you mean tvm?``; without a similar name, the existing ones. The end of a sentence."""
     near = get_close_matches(missing, known, 1)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:_MOST_NAMED])}."

@@ -1,5 +1,5 @@
-"""Who may read what a service keeps: its own user alone; in a store that several share, whom its
-administrator lets."""
+"""Permissions of the service's files: its own user alone; in a shared store, those that its administrator
+allows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from catalog.conf import conf
 
 
 def keep_to_ourselves() -> None:
-    """Of a process, as it begins, before it reads its settings, which make files: what it makes is its user's
-    alone, and so is OPATLAS_HOME, with the database, sessions and keys in it. A home that was open until now
-    is closed, which is said once; one that is another user's is told of each time."""
+    """Called when a process begins, before it reads settings, which make files: its files, and OPATLAS_HOME
+    with the database, sessions and keys, are its user's alone. An open home is closed, with one warning; a
+    home of another user causes a warning each time."""
     os.umask(0o077)
     home = conf().home
     home.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def _name_of(user: int) -> str:
 
 
 def store_folder(path: Path) -> Path:
-    """A folder in the store, made if it is not there, open to whom the store itself is."""
+    """A folder in the store, made if needed, with the store's own permissions."""
     store = conf().store
     store.mkdir(parents=True, exist_ok=True)
     if not path.is_dir():
@@ -67,7 +67,7 @@ def store_folder(path: Path) -> Path:
 
 
 def share_file(path: Path) -> None:
-    """Let those read a file of the store who read the store."""
+    """Let those read a file of the store who can read the store."""
     _open_as(path, conf().store.stat(), 0o666)
 
 

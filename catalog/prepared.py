@@ -12,10 +12,8 @@ from django.db.backends.utils import CursorWrapper
 
 def fetch_planned(sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
     """All rows of one statement, of which there are few: each has a plan of its own in each connection.
-
-    Within a transaction it is planned each time: whose columns a migration has changed since is refused
-    once, and a refusal ends a transaction.
-    """
+    Within a transaction it is planned each time: after a migration changes its columns, the first try is
+    refused, and a refusal would end the transaction."""
     if connection.vendor == "postgresql" and not connection.in_atomic_block:
         try:
             with _planning_cursor() as cursor:

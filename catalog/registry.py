@@ -1,4 +1,4 @@
-"""Rows for what is named by a key: operators, targets, settings, environments, and the default tenant."""
+"""Rows for keys: operators, targets, settings, environments, and the default tenant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_ORGANISATION = "default"
 
 
 def default_organisation() -> models.Organisation:
-    """The tenant of a service that nobody divided into tenants: the host, whatever its name is by now."""
+    """The tenant of a service without tenants: the host, under its present name."""
     host = models.Organisation.objects.filter(host=True).order_by("pk").first()
     if host is not None:
         return host
@@ -37,8 +37,8 @@ def operator_fields(operator: identity.Operator) -> dict[str, object]:
 
 
 def read_graph(graph: Any) -> identity.Operator | None:
-    """A row's graph; None for one that cannot be read here, since another version wrote it, say: whoever goes
-    over many operators goes on without it."""
+    """A row's graph; None for one that cannot be read, such as another version's: loops over many operators
+    skip it."""
     try:
         return identity.Operator.from_json(graph)
     except MALFORMED:
@@ -88,7 +88,7 @@ def register_setting(setting: identity.Setting) -> models.Setting:
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    """How an environment is named by its versions, and a candidate by its parameters."""
+    """The name of an environment by its versions, and of a candidate by its parameters."""
     return hashlib.sha256(canonical_json(dict(document))).hexdigest()
 
 

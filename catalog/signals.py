@@ -1,4 +1,4 @@
-"""What the catalogue tells the apps above it."""
+"""Signals from the catalogue to the apps above it."""
 
 from django.dispatch import Signal
 
@@ -6,5 +6,5 @@ misses_recorded = Signal()
 """Sent after commit, with ``capabilities: set[str]``: these targets have misses that could be explored."""
 
 stage_awaited = Signal()
-"""Sent with ``operators: list[int]``, ``target`` and ``setting`` (ids): a lookup waits for what is served of
-these to come further."""
+"""Sent with ``operators: list[int]``, ``target`` and ``setting`` (ids): a lookup waits for a further stage of
+these."""

@@ -1,8 +1,8 @@
-"""Steps of periodic work, and the rows that they go over: what fails stops nobody else.
+"""Steps of periodic work, and loops over rows, in which a failure stops nothing else.
 
-:func:`step` does one step of a round; :func:`each` goes over rows that others wrote. Either notes what failed
-(``StepFailure``), so that ``/readyz`` and the alerts tell of it, and notes when it works again. A database
-that is away is raised to the caller: no step or row is to blame for it.
+:func:`step` does one step of a round; :func:`each` loops over rows that others wrote. Both note failures
+(``StepFailure``), so that ``/readyz`` and the alerts show them, and note when it works again. If the database
+is away, that is raised: no step or row is to blame.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ Row = TypeVar("Row")
 Done = TypeVar("Done")
 
 LASTS = 3
-"""A step that failed so often in a row is no passing trouble, …"""
+"""After so many failures in a row a step's trouble is no passing one, …"""
 LASTS_FOR = timedelta(minutes=5)
-"""… nor is one that has not worked for so long, however seldom it is done."""
+"""… nor if it has not worked for so long, however rarely it runs."""
 AGAIN_S, MOST_AGAIN_S = 5.0, 6 * 3600.0
 """A row that failed is tried again after so long; each time that it fails, after four times as long, …"""
 SOON_S = 60.0
-"""… but never after longer than this where the host was to blame or many wait for the row."""
+"""… but never after longer than this if the host was to blame or many wait for the row."""
 KEPT = timedelta(days=1)
-"""How long it is told that a row was set aside. Longer than any row is held back."""
+"""How long a row is shown as set aside. Longer than any row is held back."""
 
 _LOOK_EVERY_S = 60.0
-"""How often it is looked whether another process has noted a failure of what works here."""
+"""How often we look whether another process has noted a failure of what works here."""
 _OF_OTHERS_FOR = timedelta(minutes=3)
-"""How long another process's failure stands though it works here. Shorter than ``LASTS_FOR`` by more than it
-takes to look: what has passed must not seem to last."""
+"""How long another process's failure is shown although it works here. Shorter than ``LASTS_FOR`` by more than
+a look takes: what has passed must not seem to last."""
 
 PASSING = (OperationalError, InterfaceError, OSError, MemoryError)
-"""Troubles of the host or the database: they say nothing for good of the row that met them."""
+"""Troubles of the host or the database, which do not condemn the row that met them."""
 
 _look_at: dict[str, float] = {}
 _failed_here: dict[str, int] = {}
@@ -63,15 +63,15 @@ def _log_seldom(name: str) -> None:
 
 @dataclass
 class StepDone:
-    """What came of a step; ``error``: what it failed with, empty where it did not."""
+    """The result of a step; ``error``: what it failed with, empty if it did not."""
 
     error: str = ""
 
 
 @contextmanager
 def step(name: str, raises: tuple[type[Exception], ...] = ()) -> Iterator[StepDone]:
-    """One step of a round, after which the next one goes on whatever became of it. Raises DatabaseError where
-    the database is away, and what ``raises`` names: no failures."""
+    """One step of a round; the next one runs whatever became of it. Raises DatabaseError if the database is
+    away, and what ``raises`` names: those are no failures."""
     done = StepDone()
     try:
         yield done
@@ -94,14 +94,11 @@ def each(
     *,
     shared: bool = False,
 ) -> list[Done]:
-    """Do ``work`` for each row; what came of those that did not fail.
-
-    ``aside`` sets a failing row aside for good: it is given the reason as a sentence for anybody. Without it,
-    and where the host was to blame, the row is held back for a while; who goes over some rows of many leaves
-    out those that :func:`held_back` names. Within a transaction each row has a savepoint. ``raises``: what
-    ends it all, where a row that is left out is lost. ``shared``: many wait for each row, which is held back
-    for ``SOON_S`` at most.
-    """
+    """Do ``work`` for each row; returns the results of those that did not fail. ``aside`` sets a failing row
+    aside for good, with the reason as a sentence for anybody. Without it, or if the host was to blame, the
+    row is held back for a while; callers that take some rows of many leave out those of :func:`held_back`.
+    Within a transaction each row has a savepoint. ``raises``: errors that end the loop, if a skipped row
+    would be lost. ``shared``: many wait for each row, which is held back for at most ``SOON_S``."""
     done: list[Done] = []
     noted: dict[int, datetime | None] | None = None
     for row in rows:
@@ -125,7 +122,7 @@ def each(
 
 
 def first_that_works(name: str, rows: Iterable[Row], work: Callable[[Row], Done | None]) -> Done | None:
-    """What ``work`` gives for the first row that it gives anything for; rows that fail are held back."""
+    """The result of ``work`` for the first row with a result; rows that fail are held back."""
     for row in rows:
         try:
             with _savepoint():
@@ -148,7 +145,7 @@ def set_aside(
     *,
     shared: bool = False,
 ) -> None:
-    """A row failed: for good by ``aside``, else it is held back for a while."""
+    """A row failed: set it aside for good by ``aside``, else hold it back for a while."""
     logger.error("Set aside, the others go on (%s): %r", name, row, exc_info=error)
     for_good = False
     if aside is not None and not isinstance(error, PASSING):
@@ -164,7 +161,7 @@ def set_aside(
 
 
 def held_back(*names: str) -> QuerySet[StepFailure, int]:
-    """Numbers of the rows that are not to be tried again yet by any of these steps, as a subquery."""
+    """Numbers of the rows that any of these steps must not try yet, as a subquery."""
     waiting = StepFailure.objects.filter(step__in=names, due_at__gt=timezone.now())
     return waiting.values_list("row", flat=True)
 
@@ -176,13 +173,13 @@ def lasting() -> QuerySet[StepFailure]:
 
 
 def forget_old_failures() -> int:
-    """The courier's chore: what did not fail for long, was set aside long ago or is done no more."""
+    """The courier's chore: drop failures that are old, were set aside long ago, or whose step no longer
+    runs."""
     return StepFailure.objects.filter(last_at__lt=timezone.now() - KEPT).delete()[0]
 
 
 def reason_of(error: Exception) -> str:
-    """A sentence for anybody: what was raised on purpose says what is wrong, a bug says nothing of the
-    service's insides."""
+    """A sentence for anybody: a deliberate error says what is wrong, a bug reveals nothing of the service."""
     if isinstance(error, OpatlasError) and not isinstance(error, SystemFault):
         said = first_line(error)
         return said if said.endswith(".") else f"{said}."
@@ -190,12 +187,12 @@ def reason_of(error: Exception) -> str:
 
 
 def told(error: Exception) -> str:
-    """For who runs the service."""
+    """A text for the service's operators."""
     return f"{type(error).__name__}: {first_line(error)}"[:300]
 
 
 def is_away(error: Exception) -> bool:
-    """Whether the database itself is away, and not only one statement of somebody's failed."""
+    """Whether the database itself is away, and not only one statement failed."""
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     try:
@@ -210,8 +207,8 @@ def is_away(error: Exception) -> bool:
 def note_failure(
     name: str, error: Exception, row: int = 0, *, for_good: bool = False, shared: bool = False
 ) -> int:
-    """Write a failure down, or that it failed once more; how often in a row. What cannot be written is in the
-    log. ``for_good``: such a row is not held back; ``shared``: for ``SOON_S`` at most."""
+    """Note a failure or a repetition; returns how often in a row. If that cannot be written, the log has it.
+    ``for_good``: such a row is not held back; ``shared``: for at most ``SOON_S``."""
     _look_at.pop(name, None)
     now = timezone.now()
     given = {
@@ -246,8 +243,8 @@ def _hold_back(noted: StepFailure, most_s: float) -> None:
 
 
 def _note_success(name: str) -> None:
-    """It works (again) here: seldom looked up where this process knows of no failure. What another process
-    has noted stands for a while: it may fail there only, again and again."""
+    """It works (again) here: rarely looked up if this process knows of no failure. Another process's failure
+    stays for a while: it may fail there only, again and again."""
     failed_here = _failed_here.pop(name, 0)
     now = time.monotonic()
     if now < _look_at.get(name, 0.0):
@@ -269,6 +266,6 @@ def _savepoint() -> AbstractContextManager[object]:
 
 
 def number_of(row: object) -> int:
-    """A model's row by its number, another thing by a number made of its name."""
+    """A model's row by its number, anything else by a number made of its name."""
     number = getattr(row, "pk", row)
     return number if isinstance(number, int) else zlib.crc32(str(number).encode()) + 1

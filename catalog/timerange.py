@@ -34,23 +34,23 @@ class TimeRange:
 
     @property
     def grain(self) -> Grain:
-        """In which slots such a range is shown."""
+        """The length of the slots in which such a range is shown."""
         return "hour" if self.until - self.since <= _BY_HOUR_UP_TO else "day"
 
     def first(self, grain: Grain | None = None) -> datetime:
-        """When the hour or day begins that ``since`` lies in."""
+        """The beginning of the hour or day of ``since``."""
         hour = self.since.replace(minute=0, second=0, microsecond=0)
         return hour.replace(hour=0) if (grain or self.grain) == "day" else hour
 
     def starts(self, grain: Grain | None = None) -> list[datetime]:
-        """When each hour or day of it begins, whatever there was in it: a gap is a fact too."""
+        """The beginning of each of its hours or days, empty ones too: a gap is a fact."""
         start = self.first(grain)
         step = timedelta(days=1) if (grain or self.grain) == "day" else timedelta(hours=1)
         return [start + number * step for number in range(-((start - self.until) // step))]
 
     @property
     def query(self) -> str:
-        """The URL's part that says this range again."""
+        """The range as a part of a URL."""
         if self.name:
             return f"range={self.name}"
         return f"since={self.since:%Y-%m-%dT%H:%M:%SZ}&until={self.until:%Y-%m-%dT%H:%M:%SZ}"

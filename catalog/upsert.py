@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection, models
 
 _BATCH_PARAMETERS = 900
-"""SQLite builds of long ago take 999 parameters a statement."""
+"""Old SQLite builds take 999 parameters in a statement."""
 
 
 def add_up(
@@ -17,11 +17,9 @@ def add_up(
     summed: Sequence[str],
     counted: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]],
 ) -> set[tuple[Any, ...]]:
-    """Add counts to rows, made where there are none; gives which rows those are.
-
-    ``counted`` has values of the columns ``keys``, and what is counted there: the columns ``summed`` are
-    added up, any other (a moment) is the last one's.
-    """
+    """Add counts to rows, made if needed; returns which rows these are. ``counted``: values of the columns
+    ``keys``, and the counts. Columns in ``summed`` are added up; any other (a moment) takes the last
+    value."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for key, counts in counted:
         row = rows.setdefault(key, dict.fromkeys(summed, 0))

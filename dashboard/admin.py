@@ -1,7 +1,7 @@
-"""Django's administration of what has no page of its own, and a plain look at every table.
+"""Django's administration for tables without a page of their own, and a plain view of every table.
 
-Evidence is read-only here: implementations, measurements and bests are made by workers alone, and keys by
-``catalog.people.keys.create_api_key`` alone, since only that shows the secret.
+Evidence is read-only here: only workers make implementations, measurements and bests. Only
+``catalog.people.keys.create_api_key`` makes keys, since it shows the secret.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ admin.site.__class__ = HostsOwn  # other apps have registered with this very obj
 
 
 class Looked(admin.ModelAdmin):
-    """A table that is looked at, never edited: counts are left out, since tables grow to millions."""
+    """A read-only table; counts are left out, since tables grow to millions."""
 
     show_full_result_count = False
     list_per_page = 50
@@ -54,7 +54,7 @@ class Looked(admin.ModelAdmin):
 
 
 class TakesRights(admin.ModelAdmin):
-    """A form that may take somebody's rights: keys that the person made with them go too."""
+    """A form that may take a person's rights: keys that the person made with them are closed too."""
 
     def whose(self, number: str) -> QuerySet[User]:
         """The people whom the row with this number concerns."""

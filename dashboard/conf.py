@@ -1,4 +1,4 @@
-"""What can be set of the web service: addresses, limits, mail, money. Django's settings import it."""
+"""The web service's configuration: addresses, limits, mail, money. Django's settings import it."""
 
 from __future__ import annotations
 
@@ -51,20 +51,25 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 @dataclass(frozen=True, kw_only=True)
 class DashboardConf:
-    port: int = variable(8000, "port", "where `manage.py serve` answers", name="PORT", least=1, most=65535)
+    port: int = variable(
+        8000, "port", "the port where `manage.py serve` answers", name="PORT", least=1, most=65535
+    )
     silent_s: float = variable(
         30.0,
         "seconds",
-        "that a process of `make run` may give no sign of life; then it is killed and started again",
+        "`make run` ends and restarts a process that has given no sign of life for so long",
         least=1,
     )
     hosts: tuple[str, ...] = variable(
-        "127.0.0.1,localhost,[::1]", "names", "under which it answers, separated by commas", read=_listed
+        "127.0.0.1,localhost,[::1]",
+        "names",
+        "host names under which the service answers, separated by commas",
+        read=_listed,
     )
     database_url: str = variable(
         "",
         "URL",
-        "`postgres://user@host/name`, or `sqlite:////path`",
+        "the database: `postgres://user@host/name` or `sqlite:////path`",
         name="DATABASE_URL",
         read=_database,
         secret=True,
@@ -78,56 +83,63 @@ class DashboardConf:
         shown="made, and kept below `OPATLAS_HOME`",
     )
     debug: bool = variable(
-        False, "1 or 0", "Django's pages for whoever develops it; never where others can reach it", shown="0"
+        False,
+        "1 or 0",
+        "1: Django's error pages for developers. Never where others can reach the service",
+        shown="0",
     )
     https: bool = variable(
         False,
         "1 or 0",
-        "secure cookies, redirect, HSTS (`manage.py check --deploy` is clean with it)",
+        "1: secure cookies, redirects to https, HSTS. `manage.py check --deploy` then finds nothing",
         shown="0",
     )
     hsts_s: int = variable(
-        365 * 24 * 3600, "seconds", "that browsers keep to https, with `OPATLAS_HTTPS`", least=0
+        365 * 24 * 3600, "seconds", "with `OPATLAS_HTTPS`: how long browsers keep to https", least=0
     )
     static: str = variable(
         "",
         "word",
-        "`collected` (with `collectstatic` before): hashed names, compressed, cached for ever",
+        "`collected`: serve hashed and compressed files, cached for ever. Run `collectstatic` before",
         shown="served from the tree",
         read=_one_of("collected"),
     )
-    log: str = variable("INFO", "level", "of log lines", read=_level)
+    log: str = variable("INFO", "level", "the least level that is logged", read=_level)
     log_format: str = variable(
         "",
         "word",
-        "`json`: a JSON object a line, one for every request among them",
+        "`json`: one JSON object a line, requests among them",
         shown="lines for people",
         read=_one_of("json"),
     )
     server_timing: bool = variable(
         False,
         "1 or 0",
-        "a `Server-Timing` header for benches: it tells a stranger what is in the database",
+        "1: add a `Server-Timing` header, for benches. It tells strangers what the database holds",
         shown="0",
     )
     metrics_token: str = variable(
-        "", "text", "the Bearer token of `/metrics`", shown="only this machine may read them", secret=True
+        "", "text", "the Bearer token for `/metrics`", shown="only this machine may read metrics", secret=True
     )
-    rate_lookup: Rate = variable("60000/min", "rate", "lookups and artifacts of one API key", read=parse_rate)
-    rate_api: Rate = variable("6000/min", "rate", "everything else of one key", read=parse_rate)
-    rate_address: Rate = variable("120000/min", "rate", "all requests from one address", read=parse_rate)
+    rate_lookup: Rate = variable(
+        "60000/min", "rate", "limit of lookups and artifacts for one API key", read=parse_rate
+    )
+    rate_api: Rate = variable("6000/min", "rate", "limit of all other requests with one key", read=parse_rate)
+    rate_address: Rate = variable(
+        "120000/min", "rate", "limit of all requests from one address", read=parse_rate
+    )
     rate_refused: Rate = variable(
-        "600/min", "rate", "requests without a valid key from one address", read=parse_rate
+        "600/min", "rate", "limit of requests without a valid key from one address", read=parse_rate
     )
     login_tries: int = variable(
         10,
         "failed logins",
-        "of one account from one address in 15 minutes; six times as many from one "
-        "address, twenty times as many of one account",
+        "failed logins allowed in 15 minutes to one account from one address. From one address to any "
+        "account: six times as many. To one account from anywhere: twenty times",
         least=1,
     )
     trial_logs_days: int = variable(
-        90, "days", "that logs of trials are kept; the trials themselves stay", least=1
+        90, "days", "how long logs of trials are kept; the trials themselves stay", least=1
     )
     email_url: str = variable(
         "",
@@ -136,60 +148,62 @@ class DashboardConf:
         secret=True,
         shown="mails are kept below `OPATLAS_HOME`",
     )
-    email_from: str = variable("Opatlas <opatlas@localhost>", "address", "whom mails come from")
-    digest_hour: int = variable(7, "hour, UTC", "of the daily digest", least=0, most=23)
+    email_from: str = variable("Opatlas <opatlas@localhost>", "address", "the sender of mails")
+    digest_hour: int = variable(7, "hour, UTC", "when the daily digest is sent", least=0, most=23)
     alerts_off: tuple[str, ...] = variable(
         "",
         "names",
-        "of alerts' rules that are not judged, separated by commas: `silent`, `failing`, `disturbed`, "
-        "`queue_old`, `hits_falling`, `regressed`, `new_failure`, `step_failing`, `spend`, `spend_sudden`",
+        "alert rules to switch off, separated by commas: `silent`, `failing`, `disturbed`, `queue_old`, "
+        "`hits_falling`, `regressed`, `new_failure`, `step_failing`, `spend`, `spend_sudden`",
         shown="every rule is on",
         read=_listed,
     )
     alert_queue_s: float = variable(
-        1800.0, "seconds", "that a first result may wait until that is an alert", least=1
+        1800.0, "seconds", "alert if a first result waits longer than this", least=1
     )
     alert_hits_drop: float = variable(
         0.2,
         "share",
-        "of all lookups by which the hit rate may fall until that is an alert",
+        "alert if the hit rate falls by more than this",
         least=0.01,
         most=1,
     )
     alert_credit_days: float = variable(
-        3.0, "days", "for which credit should last, as it is spent now", least=0.1
+        3.0, "days", "alert if credit lasts less than this at the current rate of spending", least=0.1
     )
     alert_spend_times: float = variable(
-        3.0, "usual days", "that may be charged within 24 hours until that is an alert", least=1.1
+        3.0, "usual days", "alert if charges within 24 hours exceed so many usual days", least=1.1
     )
     alert_spend_least: float = variable(
         20.0,
         "units",
-        "of an account's currency that are charged within 24 hours before a sudden rise is an alert; who was "
-        "never charged before is judged by this alone",
+        "in the account's currency: smaller charges within 24 hours are no sudden rise. An account that "
+        "was never charged before is judged by this alone",
         least=0,
     )
     vapid_key: str = variable(
         "",
         "base64url",
-        "the key that names this service to push services; the same on all nodes",
+        "the key by which push services know this service; the same on all nodes",
         secret=True,
         shown="made, and kept below `OPATLAS_HOME`",
     )
     webhooks_allow: tuple[str, ...] = variable(
         "",
         "host:port",
-        "receivers of webhooks inside, separated by commas",
+        "receivers of webhooks inside the own network, separated by commas",
         shown="only public addresses",
         read=_listed,
     )
-    currency: str = variable("EUR", "ISO 4217", "of accounts made before their first price")
-    pay_url: str = variable("", "URL", "where people pay: shown on the billing page", shown="none")
+    currency: str = variable("EUR", "ISO 4217", "the currency of accounts made before their first price")
+    pay_url: str = variable(
+        "", "URL", "the page where people pay; the billing page links to it", shown="none"
+    )
     payment_secrets: tuple[str, ...] = variable(
         "",
         "secrets",
-        "who may report payments: `provider=whsec_…`, separated by commas; a provider named "
-        "twice has two, for a rotation",
+        "who may report payments: `provider=whsec_…`, separated by commas. To rotate a secret, name its "
+        "provider twice",
         shown="nobody",
         secret=True,
         read=_listed,

@@ -36,7 +36,8 @@ _answer = BoundedBodies(_front, settings.DATA_UPLOAD_MAX_MEMORY_SIZE + MAX_BODY_
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Django's, and each answer is a sign of life: whoever supervises asks /healthz, and counts any."""
+    """Django's application; each answer is a sign of life, since the supervisor requests /healthz and counts
+    any answer."""
     answer = _answer(environ, start_response)
     beat("web")
     return answer

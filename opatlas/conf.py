@@ -136,14 +136,14 @@ class OpatlasConf:
     url: str = variable(
         "",
         "URL",
-        "where people and jobs find the service: clients ask there, links in messages begin with it",
+        "where the service is: clients ask there, and links in messages begin with it",
         shown="what `opatlas login` kept; else `http://127.0.0.1:8000`",
         read=lambda text: text.rstrip("/"),
     )
     key: str = variable(
         "",
         "text",
-        "the API key that a job's client asks with",
+        "the API key of a job's client",
         shown="what `opatlas login` kept",
         secret=True,
     )
@@ -156,53 +156,55 @@ class OpatlasConf:
     cache: Path = variable(
         lambda given: Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opatlas",
         "folder",
-        "what clients of this machine were told, artifacts, and the thread pool, compiled once",
+        "answers of the service, artifacts, and the compiled thread pool, for all clients of this machine",
         shown="the user's cache folder",
     )
     sidecar: Path = variable(
         lambda given: _runtime_folder(given.cache) / "sidecar.sock",
         "file",
-        "the socket of the machine's sidecar: clients ask there where it has their login, or they have none",
+        "the socket of the machine's sidecar. A client uses it if both have the same login, or if the "
+        "client has none",
         shown="`sidecar.sock` in the user's runtime folder; where there is none, in `OPATLAS_CACHE`",
     )
     cache_bytes: int = variable(
         256 << 20,
         "bytes",
-        "that entries of clients may take there, artifacts not counted; the least used make room",
+        "the most that clients' entries may take there, artifacts not counted; the least recently used "
+        "are dropped",
         least=1 << 20,
     )
     frameworks: tuple[str, ...] = variable(
         "openvino,pytorch,xla,torch.compile",
         "names",
-        "that `opatlas.Session` tries a model in beside ONNX Runtime, where they are installed, once for a "
-        "model on a machine; `none`: ONNX Runtime alone",
+        "in what `opatlas.Session` tries a model beside ONNX Runtime, once for a model and machine, if "
+        "installed; `none`: ONNX Runtime alone",
         read=lambda text: () if text == "none" else tuple(one.strip() for one in text.split(",")),
     )
     loading_s: float = variable(
         30.0,
         "seconds",
-        "for loading a model into them then; a compiler is ended when they are over",
+        "time for loading a model into all of them; a compiler that takes longer is ended",
         least=0.0,
     )
     first_run_s: float = variable(
         15.0,
         "seconds",
-        "that the first run of a model over its example may take; one that takes longer is ended, and ONNX "
-        "Runtime runs the model",
+        "time for a model's first run on its example. If it takes longer it is ended, and ONNX Runtime "
+        "runs the model",
         least=0.1,
     )
     check_runs: int = variable(
         5,
         "runs",
-        "of a session that left ONNX Runtime are held against it, on the caller's own inputs, of its first "
-        "ones; 0: none",
+        "a session that left ONNX Runtime compares so many of its first runs with it, on the caller's "
+        "own inputs; 0: none",
         least=0,
     )
     check_s: float = variable(
         10.0,
         "seconds",
-        "that ONNX Runtime may take for a run that is held against it; one that takes longer is ended, and "
-        "no further run is held",
+        "time that ONNX Runtime may take for such a run. If it takes longer it is ended, and no further "
+        "run is compared",
         least=0.01,
     )
     cc: str = variable(

@@ -1,4 +1,4 @@
-"""What every endpoint below /api/v1/ is made of: the view's base, and the words that describe it."""
+"""The base of every endpoint below /api/v1/, and the helpers that describe it in the schema."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ M = TypeVar("M", bound=Model)
 
 
 class RestView(APIView):
-    """Base of every view. What a key needs stands on the class (``needs``) and nowhere else."""
+    """Base of every view. Only ``needs`` on the class says what a key needs."""
 
     needs: Needs = Needs("lookup")
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> tuple[Any, str]:
-        """DRF's, but for who takes anything, or what we have: those are most, and reading headers for them
-        takes longer than reading the catalogue."""
+        """DRF's, with a shortcut for clients that accept anything or JSON. Most do, and parsing headers takes
+        longer than reading the catalogue."""
         first = self.renderer_classes[0]
         accepted = request.META.get("HTTP_ACCEPT", "*/*")
         plain = getattr(self, "format_kwarg", None) is None and "format" not in request.query_params
@@ -57,11 +57,11 @@ class RestView(APIView):
 
     @cached_property
     def viewer(self) -> Viewer:
-        """Who asks: which rows the key sees, and what it may do."""
+        """The caller: which rows the key sees, and what it may do."""
         return viewer_of_key(self.key)
 
     def person(self, why: str) -> User:
-        """Whose key this is; 403 for one that is nobody's."""
+        """The key's person; 403 for a key without one."""
         user = self.key.user
         if user is None:
             raise PermissionDenied(f"This needs a key that belongs to a user: {why}")
@@ -70,14 +70,14 @@ class RestView(APIView):
         return user
 
     def text(self, name: str, most: int = 100) -> str:
-        """A parameter of the query; empty where it was not given."""
+        """A query parameter; empty if it is not given."""
         text = self.request.query_params.get(name, "")
         if len(text) > most or "\0" in text:
             raise RequestError(f"{name} is at most {most} characters, without NUL.", where=name)
         return text
 
     def sent(self, kind: type[Serializer[Any]]) -> dict[str, Any]:
-        """What the body says, checked."""
+        """The checked body."""
         serializer = kind(data=self.request.data)
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
@@ -85,7 +85,7 @@ class RestView(APIView):
 
 @cache
 def _methods_of(view: type[APIView]) -> list[str]:
-    """What stands in each answer's Allow. Whoever has a GET has a HEAD, of the instance alone."""
+    """The methods in each answer's Allow. A view with GET has HEAD, on the instance alone."""
     return [
         name.upper()
         for name in view.http_method_names
@@ -94,7 +94,7 @@ def _methods_of(view: type[APIView]) -> list[str]:
 
 
 class Listing(RestView, ListAPIView[M]):
-    """Base of lists that come in pages: ``get_queryset`` says of what, :func:`listing` how it is shown."""
+    """Base of paginated lists: ``get_queryset`` gives the rows, :func:`listing` their shape."""
 
 
 def operation(
@@ -104,11 +104,9 @@ def operation(
     status: int = 200,
     **described: Any,
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Describe a view's method, and answer with what it returns in the shape that is described.
-
-    Its docstring says in the schema what it does; ``described``: see :func:`_described`. A method that
-    returns a response has its own way.
-    """
+    """Describe a view's method, and answer with its result in the described shape. Its docstring is the
+    description in the schema; ``described``: see :func:`_described`. A method may also return a response
+    itself."""
 
     def decorate(method: Callable[..., Any]) -> Any:
         @wraps(method)
@@ -147,8 +145,8 @@ def _described(
     responses: Mapping[Any, Any] | None = None,
     **more: Any,
 ) -> Any:
-    """``extend_schema`` in short. ``name``: the operation's, made of its address if left out; ``takes``: the
-    body; ``fails``: statuses beyond those that every operation can answer (``describing.document_errors``);
+    """A short form of ``extend_schema``. ``name``: the operation's, made of its address if left out;
+    ``takes``: the body; ``fails``: statuses beyond those of every operation (``describing.document_errors``);
     ``tag``: its chapter, the first part of the address if left out."""
     summary, _, description = (inspect.getdoc(what) or "").partition("\n\n")
     return extend_schema(
@@ -163,7 +161,7 @@ def _described(
 
 
 def one(rows: QuerySet[M], number: int, missing: str) -> M:
-    """The row of this number among those that may be seen; raises :class:`Unknown` with the sentence."""
+    """The visible row with this number; raises :class:`Unknown` with the sentence."""
     row = rows.filter(pk=number).first() if number <= MAX_ID else None
     if row is None:
         raise Unknown(missing)
@@ -171,7 +169,7 @@ def one(rows: QuerySet[M], number: int, missing: str) -> M:
 
 
 class _Text:
-    """A part of an address that fits its pattern; what does not fit is a 404."""
+    """A part of an address that matches its pattern; anything else is a 404."""
 
     def to_python(self, value: str) -> str:
         return value

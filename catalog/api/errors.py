@@ -26,7 +26,7 @@ _MOST_CHARACTERS, _LAST = 500, 120
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's hook: the caller's errors become 4xx, the system's 503; what is unforeseen is raised on."""
+    """DRF's hook: the caller's errors become 4xx, the system's 503; unexpected ones are raised."""
     if isinstance(error, CallerError):
         status = getattr(error, "status", 400)
         view, request = context.get("view"), context.get("request")
@@ -60,7 +60,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
 @csrf_exempt
 @login_not_required
 def nothing_here(request: HttpRequest, rest: str = "") -> JsonResponse:
-    """What below /api/ no other URL takes."""
+    """The answer for addresses below /api/ that no other URL takes."""
     return JsonResponse({"error": f"There is no {request.path}: see /api/v1/docs/."}, status=404)
 
 
@@ -80,7 +80,7 @@ def _answer(
 
 
 def _shortened(sentence: str) -> str:
-    """A sentence may quote what was sent: a megabyte of it says no more than its beginning."""
+    """A sentence may quote what was sent; of a long quotation only the beginning is shown."""
     if len(sentence) <= _MOST_CHARACTERS:
         return sentence
     return f"{sentence[: _MOST_CHARACTERS - _LAST]}…{sentence[-_LAST:]}"
@@ -95,7 +95,7 @@ def _sentence(error: Exception) -> str:
 
 
 def first_complaint(detail: Any, where: str = "") -> tuple[str, str]:
-    """The first of a serializer's many complaints, and where it is."""
+    """The first of a serializer's errors, and where it is."""
     if isinstance(detail, dict):
         name, inner = next(iter(detail.items()))
         return first_complaint(inner, f"{where}.{name}".lstrip(".") if name != "non_field_errors" else where)

@@ -18,11 +18,9 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 def send_file(request: HttpRequest, path: Path, name: str, etag: str) -> HttpResponseBase:
-    """The file, a part of it (206), or that the client has it already (304); 416 beyond its end.
-
-    ``etag`` is a strong one, quotes included: the content's digest. Several ranges at once are answered with
-    the whole file, as a server may. Raises :class:`StoreError` when the file is gone.
-    """
+    """The file, a part of it (206), or that the client has it already (304); 416 beyond its end. ``etag``: a
+    strong one with quotes, the content's digest. A request for several ranges gets the whole file, as the
+    standard allows. Raises :class:`StoreError` if the file is gone."""
     response: HttpResponseBase
     if _has(request.headers.get("If-None-Match", ""), etag):
         response = HttpResponseNotModified()
@@ -60,7 +58,7 @@ def _content(request: HttpRequest, path: Path, name: str, etag: str) -> HttpResp
 
 
 def _asked(request: HttpRequest, etag: str) -> tuple[str, str] | None:
-    """The one range that is asked for of what we have, as two texts; None: the whole file."""
+    """The requested range as two texts; None: the whole file."""
     found = _RANGE.fullmatch(request.headers.get("Range", "").strip())
     if request.method != "GET" or found is None or found.groups() == ("", ""):
         return None
@@ -72,7 +70,7 @@ def _asked(request: HttpRequest, etag: str) -> tuple[str, str] | None:
 
 
 def _within(asked: tuple[str, str], size: int) -> tuple[int, int]:
-    """First and last byte; the first beyond the last where the file has nothing of it."""
+    """First and last byte; the first is beyond the last if the range is outside the file."""
     first, last = asked
     if not first:
         return (max(0, size - int(last)), size - 1) if int(last) else (size, size - 1)

@@ -1,7 +1,7 @@
-"""``POST /lookup`` and ``GET /operators/{key}/best``: what jobs call.
+"""``POST /lookup`` and ``GET /operators/{key}/best``: the endpoints that jobs call.
 
-No serializer reads or writes on this path: ``lookup_json`` and ``lookup_answer`` do. What is asked for all
-the time is answered in front of Django (``dashboard.operation.front``), out of what is learnt here.
+No serializer is used on this path: ``lookup_json`` reads and ``lookup_answer`` writes. Repeated lookups are
+answered in front of Django (``dashboard.operation.front``), from what it learns here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _VISIBLE = re.compile(r"[!-~]{1,255}")
 
 
 class _Asking(RestView):
-    """What both ways to ask have in common."""
+    """The common part of both endpoints."""
 
     takes_keys_of_the_look = True
 
@@ -81,7 +81,7 @@ class _Asking(RestView):
         return HttpResponse(text_of(answer, told), content_type="application/json")
 
     def _place(self, parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
-        """What is named by keys alone may have been read within this look."""
+        """A target and setting named by keys alone may come from this look's memory."""
         rows: WarmRows | None = self.request._request.META.get(ROWS)
         target, setting = parsed.target, parsed.setting
         if rows is None or not isinstance(target, str):

@@ -17,7 +17,7 @@ from opatlas.quick_json import json_bytes
 
 
 class PlaceWords(NamedTuple):
-    """Where it was asked for, as answers say it."""
+    """Target and setting in the words of an answer."""
 
     target: str
     setting: str
@@ -29,7 +29,7 @@ class PlaceWords(NamedTuple):
 
 
 def answer_text(answer: LookupAnswer, revocations: Revocations) -> bytes:
-    """What ``POST /lookup`` answers."""
+    """The answer to ``POST /lookup``."""
     results, related, coming = (
         [result_text(result, answer.evidence) for result in some]
         for some in (answer.results, answer.related, answer.next)
@@ -43,20 +43,20 @@ def answer_text(answer: LookupAnswer, revocations: Revocations) -> bytes:
 
 
 def best_text(answer: LookupAnswer, revocations: Revocations) -> bytes:
-    """What ``GET /operators/{key}/best`` answers: the one result, and what a lookup says beside its own."""
+    """The answer to ``GET /operators/{key}/best``: one result, with the other fields of a lookup's answer."""
     (result,) = answer.results
     place = PlaceWords.of(answer.target, answer.setting)
     return joined_best(result_text(result), joined(place, answer.served, revocations, []))
 
 
 def joined_best(result: bytes, lookup: bytes) -> bytes:
-    """One result as it is written, and a lookup's answer that has none."""
+    """One written result, with a lookup's answer around it."""
     return result[:-1] + b"," + lookup[1:]
 
 
 def joined(place: PlaceWords, served: bool, revocations: Revocations, parts: Sequence[bytes]) -> bytes:
-    """An answer of what is written already: ``parts`` are ``beside``'s, of whatever was asked for. Both ways
-    to an answer, with a statement and out of the memory, come through here."""
+    """An answer of parts that are written already: ``parts`` are ``beside``'s. Answers from the database and
+    from memory both come through here."""
     fields = [
         b'{"target":%b,"setting":%b' % (json_bytes(place.target), json_bytes(place.setting)),
         b'"served":true' if served else b'"served":false',
@@ -82,7 +82,7 @@ def beside(
     unchanged: Sequence[str] | None,
     signers: Mapping[str, bytes],
 ) -> list[bytes]:
-    """The parts of an answer that say what was found, as far as there is anything to say."""
+    """The non-empty parts of an answer beside the results."""
     parts = [b'"results":[%b]' % b",".join(results)]
     if related:
         parts.append(b'"related":[%b]' % b",".join(related))
@@ -98,12 +98,12 @@ def beside(
 
 
 def _by_address(texts: Mapping[str, bytes]) -> bytes:
-    """In the order of the addresses: a database gives its rows in any."""
+    """In the order of addresses: a database may return rows in any."""
     return b"{%b}" % b",".join(b'"%b":%b' % (sha256.encode(), texts[sha256]) for sha256 in sorted(texts))
 
 
 def result_text(result: Result, evidence: Mapping[int, Mapping[str, Any]] | None = None) -> bytes:
-    """One item; each is written by itself, so that it can be remembered by itself."""
+    """One item, written by itself so that it can be cached by itself."""
     item = result_json(result)
     if evidence and "best" in item and (known := evidence.get(item["best"]["implementation"])) is not None:
         item["best"]["evidence"] = known
@@ -111,7 +111,7 @@ def result_text(result: Result, evidence: Mapping[int, Mapping[str, Any]] | None
 
 
 def manifest_json(row: models.Artifact) -> dict[str, Any]:
-    """A manifest with what vouches for it."""
+    """A manifest with its signature and signer."""
     return {"manifest": row.manifest, "signature": row.signature, "signer": row.signer}
 
 
@@ -138,7 +138,7 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def _priced_json(result: Result, best: Hit, terms: Terms) -> dict[str, Any]:
-    """A charged hit, with its price; or an empty item that says what is to be had for it, and no address."""
+    """A charged hit with its price; or an empty item that says what can be had for it, without an address."""
     item: dict[str, Any] = {"key": result.key, "status": result.status, "price": terms.as_json()}
     item |= _progress_json(result, best)
     if not terms.withheld:
@@ -149,7 +149,7 @@ def _priced_json(result: Result, best: Hit, terms: Terms) -> dict[str, Any]:
 
 
 def _progress_json(result: Result, best: Hit) -> dict[str, Any]:
-    """How far exploring has come; with another target's best not at all, and a worker may appear any
+    """How far exploring has come. For another target's best it has not begun, and a worker may appear at any
     moment."""
     near = result.neighbour
     if near is None:
@@ -169,13 +169,13 @@ def stage_json(hit: Hit) -> dict[str, Any]:
 
 
 def _open_life_s() -> float:
-    """Of what may change any moment."""
+    """The life of an answer that may change at any moment."""
     return min(conf().open_entry_s, ENTRY_LIFE_S)
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:
-    """A best implementation with its evidence. Its moment is left to who writes JSON: a model's would take as
-    long as all the rest of this."""
+    """A best implementation with its evidence. The JSON writer formats its date: doing that here would take
+    as long as all the rest."""
     return {
         "implementation": hit.implementation_id,
         "route": hit.route,

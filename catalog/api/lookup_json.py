@@ -1,4 +1,5 @@
-"""A lookup's JSON, read and checked by hand: it is the hot path. Nothing is written before all is read."""
+"""Reads and checks a lookup's JSON by hand, since it is the hot path. Nothing is written before everything is
+read."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class ParsedLookup:
-    """A checked request that has not touched the database yet."""
+    """A checked request, before any database access."""
 
     target: identity.Target | str
     setting: identity.Setting | str | None
@@ -98,7 +99,7 @@ BEST_FIELDS = frozenset({"target", "setting", "threads", "kinds", "versions", "j
 
 
 def parse_best(key: str, given: Mapping[str, str]) -> ParsedLookup:
-    """Check the parameters of ``GET /operators/{key}/best``; others than its own are not looked at."""
+    """Check the parameters of ``GET /operators/{key}/best``; others are ignored."""
     if "target" not in given:
         raise RequestError("Name the target: ?target=t1:… (GET /api/v1/targets/ lists them).", where="target")
     return ParsedLookup(
@@ -135,7 +136,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def parse_target(value: Any) -> identity.Target | str:
-    """A ``t1:`` key or ``here`` as it is, or a target's JSON."""
+    """A ``t1:`` key or ``here`` unchanged, or a target's JSON."""
     if isinstance(value, str):
         if value != HERE and not TARGET_KEY.fullmatch(value):
             raise RequestError(
@@ -146,7 +147,7 @@ def parse_target(value: Any) -> identity.Target | str:
 
 
 def parse_setting(value: Any) -> identity.Setting | str | None:
-    """An ``s1:`` key as it is, a setting's JSON, or None: the target's default."""
+    """An ``s1:`` key unchanged, a setting's JSON, or None: the target's default."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -166,10 +167,8 @@ def parse_job(value: Any) -> str:
 
 
 def resolve(parsed: ParsedLookup) -> tuple[models.Target, models.Setting]:
-    """Rows for a checked target and setting. Given by JSON they are registered; an unknown key is a 404.
-
-    Everything is checked before the first row is made, unread graphs of unknown operators too.
-    """
+    """Rows for a checked target and setting. Those given as JSON are registered; an unknown key is a 404.
+    Everything is checked before the first row is written, including unread graphs of unknown operators."""
     target, setting = parsed.target, parsed.setting
     target_row = target_named(target) if isinstance(target, str) else None
     setting_row = _by_key(models.Setting, setting, "setting") if isinstance(setting, str) else None
@@ -207,7 +206,7 @@ _MOST_PAIRS = 4096
 
 
 def place_named(target: Any, setting: Any) -> tuple[models.Target, models.Setting]:
-    """Rows for what a lookup names as its target and setting; raises as it does."""
+    """Rows for a lookup's target and setting; raises like a lookup."""
     return resolve(ParsedLookup(parse_target(target), parse_setting(setting), operators=()))
 
 
@@ -271,7 +270,7 @@ def _asked(item: Any, where: str) -> AskedOperator:
 
 
 def _graph_of(key: str, graph: Mapping[str, Any], where: str) -> identity.Operator:
-    """A graph that came beside its key: read where the key is not known, and only then held against it."""
+    """A graph that came with its key: read only if the key is unknown, and then compared with it."""
     operator = parse_graph(graph, f"{where}.graph")
     if key != operator.key:
         raise RequestError(f"The graph's key is {operator.key}, not the one given.", where=f"{where}.key")
@@ -302,7 +301,7 @@ _parse_known_text = lru_cache(maxsize=4096)(_parse_text)
 
 
 def _placed(where: str, call: Callable[[Any], Any], argument: Any) -> Any:
-    """Call, and let a CallerError say where in the whole request it is."""
+    """Call, and add the place in the whole request to a CallerError."""
     try:
         return call(argument)
     except CallerError as error:
@@ -413,6 +412,6 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """A caller's value in an error: short, quoted."""
+    """A caller's value for an error message: short, quoted."""
     text = json.dumps(value) if not isinstance(value, str) else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -1,6 +1,7 @@
 """The artifact store: files by their SHA-256, below ``OPATLAS_STORE/aa/bb/<sha256>``.
 
-A file appears under its address whole or not at all: it is written beside, flushed to the disk, and renamed.
+A file appears at its address complete or not at all: it is written beside it, flushed to the disk, and
+renamed.
 """
 
 from __future__ import annotations
@@ -35,13 +36,10 @@ _SHELF = re.compile(r"[0-9a-f]{2}")
 def store_artifact(
     manifest: Manifest, folder: Path | str, signing_key: Ed25519PrivateKey | None = None
 ) -> models.Artifact:
-    """Keep a manifest and the files it names (they lie in ``folder``); the same artifact twice is one row,
-    and one that was damaged is whole again.
-
-    Whoever signs is entered among the signers. Raises :class:`StoreError` when a file is not what the
-    manifest says, the disk is full, or the key is retired: then nothing that was stored before is touched,
-    and nothing half-written stays.
-    """
+    """Keep a manifest and its files (in ``folder``). The same artifact twice is one row, and repairs a
+    damaged one. The signing key is entered among the signers. Raises :class:`StoreError` if a file differs
+    from the manifest, the disk is full, or the key is retired; nothing stored before is touched then, and
+    nothing half-written stays."""
     sizes = [store_file(Path(folder), name, sha256) for name, sha256 in sorted(manifest.files.items())]
     failpoints.at("store-kept")
     signature, signer = _sign(manifest, signing_key)
@@ -84,8 +82,8 @@ def file_path(sha256: str) -> Path:
 
 
 def store_is_there() -> bool:
-    """Whether the store holds anything: an empty folder is a disk that was not mounted, and says nothing of
-    what was stored."""
+    """Whether the store holds anything. An empty folder is a disk that was not mounted: it proves nothing
+    about stored artifacts."""
     try:
         with os.scandir(conf().store) as entries:
             return any(_SHELF.fullmatch(entry.name) for entry in entries)
@@ -94,16 +92,14 @@ def store_is_there() -> bool:
 
 
 def begin_empty() -> None:
-    """The store's disk is lost for good: what is not there counts as gone from now on."""
+    """The store's disk is lost for good: missing files count as gone from now on."""
     store_folder(conf().store / "00")
 
 
 def damage_of(artifact: models.Artifact, public_keys: Mapping[str, bytes]) -> str:
-    """Why an artifact is not what was stored; empty where it is. Reads every byte of it.
-
-    ``public_keys``: raw, by the signer's SHA-256; what is unsigned, or by nobody of these, is not judged by
-    its signature. Raises :class:`StoreError` where the store cannot be read at all, which says nothing.
-    """
+    """Why an artifact is damaged; empty if it is not. Reads every byte. ``public_keys``: raw, by the signer's
+    SHA-256; without a signature by one of these, the signature is not judged. Raises :class:`StoreError` if
+    the store cannot be read at all."""
     try:
         manifest = _sound_manifest(artifact)
         if (key := public_keys.get(artifact.signer)) is not None:
@@ -142,12 +138,10 @@ def artifact_files(artifact: models.Artifact) -> dict[str, Path]:
 
 
 def take_artifact(artifact: models.Artifact, folder: Path) -> Manifest:
-    """Copy an artifact's files into ``folder`` for this machine to load, and give its manifest.
-
-    Everything is checked on the way: the manifest against its address and its signature, each byte that is
-    copied against the manifest. Raises :class:`DamagedArtifact` where one of them is not what was stored,
-    :class:`UnvouchedArtifact` where no signature counts, and :class:`StoreError` where a file is gone.
-    """
+    """Copy an artifact's files into ``folder`` to be loaded here, and return its manifest. Checks the
+    manifest against its address and its signature, and every copied byte against the manifest. Raises
+    :class:`DamagedArtifact` if one differs, :class:`UnvouchedArtifact` if no signature is valid, and
+    :class:`StoreError` if a file is gone."""
     manifest = _vouched(artifact)
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in artifact_files(artifact).items():
@@ -167,7 +161,7 @@ def take_artifact(artifact: models.Artifact, folder: Path) -> Manifest:
 
 
 def _vouched(artifact: models.Artifact) -> Manifest:
-    """The row's manifest, if it is what its address says and somebody who counts has signed it."""
+    """The row's manifest, if it matches its address and has a valid signature."""
     manifest = _sound_manifest(artifact)
     signer = models.Signer.objects.filter(sha256=artifact.signer, retired_at=None).first()
     if signer is None:
@@ -225,8 +219,8 @@ def store_file(folder: Path, name: str, sha256: str) -> int:
 
 
 def _say_wanted(address: Path) -> None:
-    """By its time: what no row names yet, and was wanted lately, is not taken for what nobody needs. A store
-    that belongs to another user is left as it is."""
+    """Touch the file, so that the clean-up does not delete what was wanted lately and no row names yet. A
+    store of another user is left alone."""
     with contextlib.suppress(OSError):
         os.utime(address)
 
@@ -248,7 +242,7 @@ def _copy(source: Path, destination: Path) -> tuple[str, int]:
 
 
 def _flush(path: Path) -> None:
-    """Return when the disk has a file, or a folder's names."""
+    """Return when a file, or a folder's names, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

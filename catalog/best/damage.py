@@ -1,8 +1,7 @@
-"""Artifacts that are damaged: what lies in the store is not what was stored, or is gone.
+"""Damaged artifacts: the store's bytes differ from what was stored, or are gone.
 
-Nobody is served them, on the strength of whatever evidence: places fall back to what else was measured there.
-They are built again from their candidates (``tuning.environments.rebuilding``), and are served again once
-they are whole.
+They are not served, whatever their evidence: places fall back to other measured implementations. They are
+built again from their candidates (``tuning.environments.rebuilding``), and served again once they are whole.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from catalog.steps import each
 logger = logging.getLogger(__name__)
 
 DAMAGED = "artifact is damaged"
-"""How every reason begins."""
+"""The beginning of every reason."""
 
 _AT_ONCE = 100
 
 
 def note_damage(artifact: models.Artifact, reason: str) -> None:
-    """Nobody is served it from now on; whoever was is served the next best. Told twice it is noted once."""
+    """Stop serving it from now on; its places get the next best. Noted once."""
     columns = {"damaged_at": timezone.now(), "damaged_reason": reason[:300], "rebuild_asked_at": None}
     if models.Artifact.objects.filter(pk=artifact.pk, damaged_at=None).update(**columns):
         logger.error("Artifact %s: %s", artifact.sha256, reason)
@@ -38,13 +37,14 @@ def note_damage(artifact: models.Artifact, reason: str) -> None:
 
 
 def unseat_damaged() -> int:
-    """Bests that got their seat while their artifact was found damaged; how many they were."""
+    """Remove bests whose artifact was found damaged while they were published; returns how many."""
     bests = models.Best.objects.filter(implementation__artifact__damaged_at__isnull=False)
     return unseat(bests.order_by("pk")[:_AT_ONCE], DAMAGED)
 
 
 def unseat(bests: QuerySet[models.Best], reason: str) -> int:
-    """Take these seats away; how many. Where nothing is left the miss waits to be explored, and says why."""
+    """Remove these seats; returns how many. If nothing is left, the miss waits to be explored, with the
+    reason."""
     return len(each("taking a damaged best's seat", bests, partial(_unseat, reason)))
 
 
@@ -56,7 +56,7 @@ def _unseat(reason: str, best: models.Best) -> None:
 
 
 def _say_why(place: ScopedPlace, reason: str) -> None:
-    """In the miss; what was imported has none yet."""
+    """Write the reason into the miss; imported ones have no miss yet."""
     said = {"reason": f"{reason}: it is built again"[:500]}
     waits = {"state": models.MissState.WAITING, "owner_id": place.owner_id, "count": 0, **said}
     row, made = models.Miss.objects.get_or_create(**place.key, defaults=waits)
@@ -65,7 +65,7 @@ def _say_why(place: ScopedPlace, reason: str) -> None:
 
 
 def mend(artifact: models.Artifact) -> None:
-    """It is whole again: its places are given back what was measured with it."""
+    """It is whole again: restore its places from its measurements."""
     models.Artifact.objects.filter(pk=artifact.pk).update(
         damaged_at=None, damaged_reason="", rebuild_asked_at=None
     )
@@ -78,12 +78,13 @@ def mend(artifact: models.Artifact) -> None:
 
 
 def give_up(artifact: models.Artifact) -> None:
-    """It was not built again as it was: what it implemented counts as failed until evidence says else."""
+    """It could not be built again as it was: its implementation counts as failed until there is new
+    evidence."""
     set_aside(artifact.implementations.all(), f"{artifact.damaged_reason}; built again it was not the same")
 
 
 def damaged() -> QuerySet[models.Artifact]:
-    """Those that somebody would be served, were they whole: what pages and metrics count."""
+    """Damaged artifacts that would be served otherwise: what pages and metrics count."""
     live = models.Implementation.objects.filter(
         artifact__damaged_at__isnull=False, revoked_at=None, failed_at=None
     )
@@ -91,6 +92,6 @@ def damaged() -> QuerySet[models.Artifact]:
 
 
 def asked_for(artifacts: Iterable[models.Artifact]) -> None:
-    """Somebody was told to build these again."""
+    """A person asked to build these again."""
     numbers = [row.pk for row in artifacts]
     models.Artifact.objects.filter(pk__in=numbers).update(rebuild_asked_at=Now())

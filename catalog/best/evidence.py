@@ -1,4 +1,4 @@
-"""Why a hit is trusted: what comes along for who asks, beside the one table that a lookup reads."""
+"""Why a hit is trusted: read on request, beside the one table of lookups."""
 
 from __future__ import annotations
 

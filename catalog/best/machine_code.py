@@ -1,7 +1,6 @@
-"""Machine code beside an implementation's source: kept by workers, in small steps, and read by people.
+"""Machine code beside an implementation's source: kept by workers in small steps, for people to read.
 
-Of each route's best: what is looked at, and a bounded amount (some 15 kB each). It goes when its
-implementation does.
+It is kept for each route's best, about 15 kB each, and deleted with its implementation.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from django.db.models import F, Q, QuerySet
 from catalog.models import Best, Implementation, MachineCode
 
 WINDOW = 500
-"""Bests that one statement looks at."""
+"""Bests that one statement reads."""
 
 _NO_CODE = {
     "recipe": "A library call has no code of its own: what is called, and how, is its recipe.",
@@ -30,7 +29,7 @@ _NOT_READ = (
 
 @dataclass(frozen=True)
 class KeptCode:
-    """Machine code as it is shown."""
+    """Machine code for display."""
 
     text: Annotated[
         str, "Functions, the kernel's entry first, then by their loops; empty where there is none."
@@ -42,7 +41,7 @@ class KeptCode:
 
 
 def code_of(row: Implementation) -> KeptCode:
-    """What is kept of an implementation (with its artifact), or why nothing is."""
+    """The kept code of an implementation (with its artifact), or why there is none."""
     if not row.artifact.sha256:
         return KeptCode("", 0, 0, "", _WITHHELD)
     if why_not := why_none(row.artifact.kind, row.artifact.manifest.get("needs") or ()):
@@ -56,13 +55,13 @@ def code_of(row: Implementation) -> KeptCode:
 
 
 def why_none(kind: str, needs: str | tuple[str, ...]) -> str:
-    """Empty where an artifact of this kind holds machine code, else why it holds none."""
+    """Why an artifact of this kind holds no machine code; empty if it does."""
     return _NO_CODE["recipe"] if kind == "recipe" else _NO_CODE["jax"] if "jax" in needs else ""
 
 
 def keep_code(row: Implementation, text: str, lines: int, tool: str, why_not: str) -> None:
-    """Keep what was read of its present artifact. What was kept of the same one before is not lost to a
-    reader that has none."""
+    """Keep the code of its present artifact. Code that was kept of the same artifact is not replaced by
+    nothing."""
     said = {"lines": lines, "tool": tool[:40], "why_not": why_not[:300]}
     packed = zlib.compress(text.encode()) if text else b""
     before = MachineCode.objects.filter(implementation=row, artifact_sha256=row.artifact.sha256, why_not="")
@@ -74,15 +73,15 @@ def keep_code(row: Implementation, text: str, lines: int, tool: str, why_not: st
 
 
 def unread_since(target_id: int, moment: datetime) -> list[int]:
-    """Implementations that became a route's best since, and that nobody tried to read: the newest first."""
+    """Implementations that became a route's best since then and were not tried yet: the newest first."""
     rows = _holding(Best.objects.filter(target=target_id, published_at__gt=moment))
     rows = rows.exclude(_tried()).order_by("-published_at")[:WINDOW]
     return list(rows.values_list("implementation_id", flat=True))
 
 
 def unread_before(target_id: int, number: int | None) -> tuple[list[int], int | None]:
-    """Of the next bests below this number (None: of all), the implementations that were not read, or could
-    not be; and the number where the next ones begin (None: there are no more)."""
+    """Of the next bests below this number (None: of all), the implementations without code; and the number
+    where the next ones begin (None: no more)."""
     rows = Best.objects.order_by("-pk")
     if number is not None:
         rows = rows.filter(pk__lt=number)
@@ -106,7 +105,7 @@ def _tried() -> Q:
 
 
 def to_read(number: int) -> Implementation | None:
-    """The implementation with what its reader needs; None where it is gone, or somebody has read it."""
+    """The implementation with what its reader needs; None if it is gone, or was read."""
     found = Implementation.objects.select_related("artifact", "machine_code").defer("source", "schedule")
     row = found.filter(pk=number, artifact__damaged_at=None).first()
     if row is None or (code := getattr(row, "machine_code", None)) is None:

@@ -57,7 +57,7 @@ class Publication:
 
     @property
     def place(self) -> ScopedPlace:
-        """What it competes for."""
+        """The place in which it competes."""
         return ScopedPlace(
             self.operator.pk,
             self.target.pk,
@@ -76,11 +76,9 @@ class Published:
 
 
 def publish(result: Publication) -> Published:
-    """Keep a result; it becomes its route's best, and the winner, where it beats the holder beyond noise.
-
-    One transaction; it joins the caller's if there is one (a worker checks its fence there). Files are stored
-    before, so that a full disk (:class:`catalog.errors.StoreError`) leaves no row behind.
-    """
+    """Keep a result. It becomes its route's best, and the winner, if it beats the holder beyond noise. One
+    transaction, or part of the caller's (in which a worker checks its fence). Files are stored before, so
+    that a full disk (:class:`catalog.errors.StoreError`) leaves no row behind."""
     artifact = store_artifact(result.manifest, result.folder, result.signing_key)
     with transaction.atomic():
         place = result.place
@@ -104,12 +102,10 @@ def publish(result: Publication) -> Published:
 def publish_race(
     results: Sequence[Publication], winner: Publication, equal: Collection[Publication] = ()
 ) -> list[Published]:
-    """Keep the results of one race, and serve its winner. In their order.
-
-    ``results``: whoever was timed, the fastest first, all of one place; ``winner`` is the one that the race
-    decided for (it may lead), ``equal`` those that were not told apart from it. A route's best that was not
-    in the race keeps its seat unless it is beaten beyond noise. One transaction, as :func:`publish`.
-    """
+    """Keep the results of one race in their order, and serve its winner. ``results``: all that were timed in
+    one place, the fastest first. ``winner``: the race's choice (it may lead); ``equal``: those not told apart
+    from it. A route's best that was not in the race keeps its seat unless it is beaten beyond noise. One
+    transaction, as in :func:`publish`."""
     artifacts = [store_artifact(one.manifest, one.folder, one.signing_key) for one in results]
     with transaction.atomic():
         place = winner.place
@@ -144,7 +140,7 @@ def _seat_all(
     winner: Publication,
     bests: dict[str, models.Best],
 ) -> dict[str, models.Implementation]:
-    """Give the fastest of each route its seat, the winner in any case; who was given one, by route."""
+    """Seat the fastest of each route, and the winner in any case; returns those seated, by route."""
     raced = {implementation.pk for _, implementation, _ in kept}
     seated: dict[str, models.Implementation] = {}
     for result, implementation, measurement in sorted(kept, key=lambda one: one[0] is not winner):
@@ -198,7 +194,7 @@ def _keep_measurement(result: Publication, implementation: models.Implementation
 
 
 def _revoked(implementation: models.Implementation) -> bool:
-    """Whether this candidate was revoked here, in whatever environment: what it does was found unfit."""
+    """Whether this candidate was revoked here, in whatever environment: its computation was found unfit."""
     same = models.Implementation.objects.filter(
         **implementation.same_key,
         route=implementation.route,
@@ -210,7 +206,7 @@ def _revoked(implementation: models.Implementation) -> bool:
 def _takes_the_seat(
     implementation: models.Implementation, result: Publication, held: models.Best | None
 ) -> bool:
-    """Newcomer against its route's incumbent."""
+    """Whether the newcomer replaces its route's incumbent."""
     if held is None:
         return True
     # The same candidate again is no contest: its newest evidence stands for it, better or worse.

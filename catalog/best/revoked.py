@@ -1,7 +1,7 @@
-"""What was revoked: told with every lookup, so that clients drop what they hold of it.
+"""Revocations, sent with every lookup, so that clients drop what they hold.
 
-Whoever says up to where they were told (``since``) hears of all that was revoked after that, however long
-they were away; whoever says nothing, of an entry's life and a minute.
+A client that says up to where it was told (``since``) gets everything revoked after that, however long it was
+away. Others get the revocations of one entry's life and a minute.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ ENTRY_LIFE_S = 300
 """How long a client may use an entry without asking again."""
 
 MARGIN_S = 60
-"""Revocations are told for so much longer: clocks differ, commits come late, a reply is on its way for a
-while."""
+"""Extra time for which revocations are sent: clocks differ, commits are late, replies take time."""
 
 MOST = 1000
-"""More revocations than this are not listed at once: then whoever holds entries drops all of them."""
+"""The most revocations in one list. If there are more, clients drop all entries."""
 
 _FRESH_S = 0.5  # what is remembered in front of Django may be a look older (catalog.lookup.recalls)
 _CURSOR = re.compile(r"([0-9]{1,16})(?:-([0-9]{1,18}))?")
@@ -35,14 +34,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RevocationCursor(NamedTuple):
-    """All that was revoked up to here was told: a time, and the last row of those at that very time."""
+    """Up to where revocations were sent: a time, and the last row with that time."""
 
     at: datetime
     row: int = 0
 
     @classmethod
     def parse(cls, text: str) -> RevocationCursor:
-        """Raises :class:`RequestError` for what no answer said."""
+        """Raises :class:`RequestError` for a cursor that no answer had."""
         found = _CURSOR.fullmatch(text)
         if found is None:
             raise RequestError(
@@ -57,8 +56,8 @@ class RevocationCursor(NamedTuple):
 
 @dataclass(frozen=True)
 class Revocations:
-    """Artifacts (SHA-256) that are told; ``all``: there are more than can be listed at once. ``until``: what
-    to say as ``since`` the next time; empty for who said none."""
+    """The artifacts (SHA-256) to drop; ``all``: there are too many to list. ``until``: the next ``since``;
+    empty if none was given."""
 
     artifacts: tuple[str, ...] = ()
     all: bool = False
@@ -66,7 +65,7 @@ class Revocations:
 
 
 class _Recent(NamedTuple):
-    """What was revoked within an entry's life and a minute: (scope, artifact) of each."""
+    """Revocations within an entry's life and a minute: (scope, artifact) of each."""
 
     begins_at: datetime
     read_at: datetime
@@ -74,14 +73,14 @@ class _Recent(NamedTuple):
 
     @property
     def until(self) -> RevocationCursor:
-        """Of a whole minute, so that who asks often has not something else to write down each time."""
+        """Of a whole minute, so that frequent callers do not get a new cursor each time."""
         until = self.read_at - timedelta(seconds=MARGIN_S)
         return RevocationCursor(until.replace(second=0, microsecond=0))
 
 
 def revocations(scopes: Collection[str], since: RevocationCursor | None = None) -> Revocations:
     """What callers of these scopes must drop. One indexed statement each half second and process, shared by
-    all; and one of their own for those who were away for longer."""
+    all; and one more for callers that were away for longer."""
     recent = _recent()
     too_many = len(recent.rows) > MOST
     own = sorted({sha256 for scope, sha256 in recent.rows if scope in scopes})
@@ -93,18 +92,18 @@ def revocations(scopes: Collection[str], since: RevocationCursor | None = None) 
 
 
 def lately_revoked() -> tuple[tuple[str, str], ...]:
-    """(scope, artifact) of all that callers who name no ``since`` are told of, as it was read last: while it
-    is the same, so is what they are told."""
+    """(scope, artifact) of what callers without ``since`` are sent, as last read: while it is unchanged, so
+    are their answers."""
     return _recent().rows
 
 
 def forget() -> None:
-    """Read anew at the next call: another test's database, or one that must not wait a second."""
+    """Read again at the next call: for tests with another database, or that cannot wait."""
     _recent.cache_clear()
 
 
 def _told_since(scopes: Collection[str], since: RevocationCursor, recent: _Recent) -> Revocations:
-    """The oldest first, as many as are listed at once; the next answer goes on from there."""
+    """The oldest first, up to the most in one list; the next answer goes on from there."""
     if since.at > recent.read_at + timedelta(seconds=MARGIN_S):  # a clock was wrong: told from the beginning
         since = RevocationCursor(_EPOCH)
     rows = models.Implementation.objects.filter(scope__in=scopes, revoked_at__gte=since.at)

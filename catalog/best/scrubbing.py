@@ -1,7 +1,7 @@
-"""The store reads itself: every artifact is compared with what was stored, in small steps, again and again.
+"""Reads the whole store: every artifact is compared with what was stored, in small steps, again and again.
 
-A pass goes over all artifacts within ``OPATLAS_SCRUB_S``, by their numbers, evenly over the time; where it
-has come to is a row, so a restart goes on there.
+A pass covers all artifacts within ``OPATLAS_SCRUB_S``, by number, evenly over the time. Its progress is a
+row, so a restart goes on there.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ _last_damaged = 0  # the last damaged one that this process has compared again
 
 
 def scrub(step_s: float = STEP_S) -> int:
-    """One step: damaged ones once more, then those that are due; returns how many were compared.
-
-    Raises :class:`StoreError` where the store holds nothing though it should: then nothing is judged.
-    """
+    """One step: damaged artifacts once more, then those that are due; returns how many were compared. Raises
+    :class:`StoreError` if the store is unexpectedly empty; nothing is judged then."""
     last = models.Artifact.objects.aggregate(last=Max("pk"))["last"]
     if last is None:
         return 0
@@ -42,7 +40,7 @@ def scrub(step_s: float = STEP_S) -> int:
 
 
 def scrub_all() -> tuple[int, int]:
-    """Compare everything now; how many artifacts there are, and how many of them are damaged."""
+    """Compare everything now; returns how many artifacts there are, and how many are damaged."""
     keys, compared = public_keys(), 0
     for row in models.Artifact.objects.order_by("pk").iterator(chunk_size=_BATCH):
         _compare(row, keys)
@@ -51,7 +49,7 @@ def scrub_all() -> tuple[int, int]:
 
 
 def scrub_pass() -> models.ScrubPass | None:
-    """How far the present pass has come, and when the last one ended."""
+    """The progress of the present pass, and when the last one ended."""
     return models.ScrubPass.objects.first()
 
 
@@ -65,7 +63,7 @@ def _pass(last: int) -> models.ScrubPass:
 
 
 def _elapsed(row: models.ScrubPass) -> float:
-    """The share of a pass's time that has gone; a clock that was put back begins it anew."""
+    """The share of a pass's time that has passed; a clock set back starts it again."""
     gone_s = (timezone.now() - row.began_at).total_seconds()
     return gone_s / conf().scrub_s if gone_s >= 0 else 1.0
 
@@ -94,7 +92,7 @@ def _due(after: int, until: int) -> Iterator[models.Artifact]:
 
 
 def _compare(artifact: models.Artifact, keys: dict[str, bytes]) -> None:
-    """One that cannot be compared holds up no other."""
+    """An artifact that cannot be compared does not stop the others."""
     each("comparing an artifact", [artifact], lambda row: _judge(row, keys), raises=(StoreError,))
 
 
@@ -107,7 +105,7 @@ def _judge(artifact: models.Artifact, keys: dict[str, bytes]) -> None:
 
 
 def _mend_whole(keys: dict[str, bytes], until: float) -> None:
-    """Whose files somebody has put back, or whose disk is there again."""
+    """Restore artifacts whose files or disk are back."""
     global _last_damaged
     rows = models.Artifact.objects.filter(damaged_at__isnull=False)
     found = list(rows.filter(pk__gt=_last_damaged).order_by("pk")[:_BATCH])

@@ -1,4 +1,4 @@
-"""Who stands where in one place: seats of routes, their order, and the history of the winner.
+"""The ranking in one place: the routes' seats, their order, and the history of the winner.
 
 Everything here runs inside a transaction that holds the place's lock (:func:`lock`).
 """
@@ -18,7 +18,7 @@ from opatlas.evidence import figures_of
 
 @dataclass(frozen=True)
 class ScopedPlace:
-    """(operator, target, setting, scope): what implementations compete for."""
+    """(operator, target, setting, scope): where implementations compete."""
 
     operator_id: int
     target_id: int
@@ -28,20 +28,18 @@ class ScopedPlace:
 
     @classmethod
     def of(cls, row: models.ScopedKey) -> ScopedPlace:
-        """Where a best, an implementation or a miss is."""
+        """The place of a best, an implementation or a miss."""
         return cls(row.operator_id, row.target_id, row.setting_id, row.scope, row.owner_id)
 
     @property
     def key(self) -> dict[str, Any]:
-        """To filter by."""
+        """Its fields, for filters."""
         return {name: getattr(self, name) for name in models.SAME_KEY}
 
 
 def lock(place: ScopedPlace) -> None:
-    """Make whoever else writes about this operator wait until our transaction ends.
-
-    SQLite's transactions are IMMEDIATE: they exclude each other by themselves.
-    """
+    """Make other writers for this operator wait until our transaction ends. SQLite's transactions are
+    IMMEDIATE and exclude each other anyway."""
     models.Operator.objects.select_for_update(no_key=True).get(pk=place.operator_id)
 
 
@@ -58,10 +56,8 @@ def seat(
     bests: dict[str, models.Best],
     final: bool = True,
 ) -> models.Best:
-    """Make an implementation its route's best, with this evidence; ``bests`` follows.
-
-    How far exploring has come is the place's. ``final``: what is said of the first best of all.
-    """
+    """Make an implementation its route's best, with this evidence; ``bests`` is updated. The stage of
+    exploring is the place's. ``final``: the value for a place's first best."""
     artifact = implementation.artifact
     row = bests.get(implementation.route) or _new_best(place, implementation.route, bests, final)
     row.owner_id = place.owner_id
@@ -86,14 +82,14 @@ def _new_best(place: ScopedPlace, route: str, bests: Mapping[str, models.Best], 
 
 
 def default_of(place: ScopedPlace) -> tuple[str, str] | None:
-    """The default here, by route and candidate: what was timed as such last."""
+    """The default here, by route and candidate: the one timed as such last."""
     made = {f"implementation__{name}": value for name, value in place.key.items()}
     timed = models.Measurement.objects.filter(**made, purpose=models.Purpose.DEFAULT).order_by("-pk")
     return timed.values_list("implementation__route", "implementation__candidate_sha256").first()
 
 
 def timed_as_default(implementations: Collection[int]) -> set[int]:
-    """Which of these were ever timed as a default: what a user has without us."""
+    """Those of these that were ever timed as a default, which users have without Opatlas."""
     timed = models.Measurement.objects.filter(
         implementation__in=implementations, purpose=models.Purpose.DEFAULT
     )
@@ -106,11 +102,8 @@ def rank_again(
     reason: str = "",
     winner: str | None = None,
 ) -> models.Best | None:
-    """Order all routes anew and mark the default; where the winner changed, write down who it is and why.
-    None: nobody is left.
-
-    ``winner``: the route for which a race has decided.
-    """
+    """Order all routes again and mark the default; if the winner changed, record it with the reason. None:
+    nobody is left. ``winner``: the route that won a race."""
     last = models.BestChange.objects.filter(**place.key).order_by("-pk").first()
     incumbent = next((best.route for best in bests.values() if best.rank == 0), None)
     order = choosing.rank({route: best.ratios for route, best in bests.items()}, incumbent, winner=winner)
@@ -133,13 +126,10 @@ def rank_again(
 
 
 def from_evidence(place: ScopedPlace, route: str) -> tuple[models.Implementation, models.Measurement] | None:
-    """The route's best by what has been measured, or None.
-
-    Of each implementation that is neither revoked nor failed, and whose artifact is whole, the newest
-    measurement speaks that holds today: taken in the declared environment, against a default of the declared
-    one. Among several whoever is faster at the lower end of the interval: what was never confirmed may have
-    been lucky.
-    """
+    """The route's best by the stored measurements, or None. An implementation counts if it is neither revoked
+    nor failed, and its artifact is whole. Its newest measurement counts that is valid today: in the declared
+    environment, against a default of the declared one. The fastest at the lower end of its interval wins,
+    since an unconfirmed one may have been lucky."""
     declared = dict(
         models.DeclaredEnvironment.objects.filter(target_id=place.target_id).values_list(
             "route", "environment_id"
@@ -171,11 +161,9 @@ def from_evidence(place: ScopedPlace, route: str) -> tuple[models.Implementation
 
 
 def restore(place: ScopedPlace, routes: set[str], reason: str, *, drop: bool = True) -> models.Best | None:
-    """Give these routes the best that the stored evidence knows, and order all anew.
-
-    A route without such evidence loses its seat, unless ``drop`` is False: then what it has is served on.
-    The miss follows: explored while anything is served, else waiting to be explored again.
-    """
+    """Give these routes their best by the stored evidence, and order all again. A route without evidence
+    loses its seat, unless ``drop`` is False: then its best is still served. The miss follows: explored while
+    anything is served, otherwise waiting to be explored again."""
     bests = bests_of(place)
     for route in sorted(routes):
         found = from_evidence(place, route)

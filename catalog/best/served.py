@@ -1,4 +1,4 @@
-"""What a lookup reads: the best implementations for a batch of operators, in one or two statements."""
+"""The reads of a lookup: the best implementations for a batch of operators, in one or two statements."""
 
 from __future__ import annotations
 
@@ -59,13 +59,12 @@ _SQL = (
 )
 _WINNERS_ONLY = " AND best.rank = 0"
 _PLACES = {"sqlite": "+%s"}
-"""SQLite plans a statement anew for each value that it could look up in what ANALYZE has gathered, and that
-takes as long as running it; behind a plus, which changes nothing else, it does not look."""
+"""SQLite plans a statement again for each value that it can look up in ANALYZE's samples, which takes as long
+as running it. A plus in front, which changes nothing else, prevents that."""
 
 
 def scopes_of(organisation: models.Organisation | int | None) -> tuple[str, ...]:
-    """The scopes that jobs of an organisation (or of the one of this id) see, the one to look in first coming
-    first."""
+    """The scopes that jobs of an organisation (or of this id) see, in the order of preference."""
     number = organisation.pk if isinstance(organisation, models.Organisation) else organisation
     return (models.SHARED,) if number is None else (f"org:{number}", models.SHARED)
 
@@ -77,11 +76,9 @@ def find_bests(
     scopes: Sequence[str],
     accepts: Accepts | None = None,
 ) -> dict[str, Hit]:
-    """The fastest acceptable implementation by operator key; what is missing is no hit.
-
-    An organisation's own entry comes before the shared one. One statement asks for the winners; only where a
-    caller cannot load one, a second asks for what the other routes have.
-    """
+    """The fastest acceptable implementation by operator key; missing keys are no hits. An organisation's own
+    entry comes before the shared one. One statement reads the winners; if a caller cannot load one, a second
+    reads the other routes."""
     if not keys:
         return {}
     rows = _rows(keys, target, setting, scopes, winners_only=True)
@@ -105,7 +102,7 @@ def bests_of_route(
     scopes: Sequence[str],
     route: str,
 ) -> dict[str, Hit]:
-    """One route's fastest by operator key, whoever is faster."""
+    """One route's fastest by operator key, even if another route is faster."""
     rows = _rows(keys, target, setting, scopes) if keys else []
     return _first_by_scope([hit for hit in rows if hit.route == route], scopes)
 
@@ -113,7 +110,7 @@ def bests_of_route(
 def operators_with_bests(
     operator_ids: Iterable[int], target: models.Target, setting: models.Setting, scopes: Sequence[str]
 ) -> set[int]:
-    """Which of these have any best at all, loadable or not."""
+    """Those of these that have any best, loadable or not."""
     return set(
         models.Best.objects.filter(
             operator__in=list(operator_ids), target=target, setting=setting, scope__in=scopes, rank=0
@@ -144,7 +141,7 @@ def _rows(
 
 
 def _of_sqlite(row: Sequence[Any]) -> Hit:
-    """Its times are UTC and do not say so."""
+    """Its times are UTC but do not say so."""
     return Hit(*(*row[:-2], row[-2].replace(tzinfo=UTC), row[-1]))
 
 
@@ -153,7 +150,7 @@ def _places(one: str, values: Sequence[object]) -> str:
 
 
 def _accepted(hit: Hit, accepts: Accepts, checked: dict[tuple[str, str], bool]) -> bool:
-    """Few different (kind, needs) come up in a batch: each is compared once."""
+    """A batch has few different (kind, needs): each is compared once."""
     what = (hit.kind, hit.needs)
     if what not in checked:
         kind_is_fine = accepts.kinds is None or hit.kind in accepts.kinds
@@ -162,7 +159,7 @@ def _accepted(hit: Hit, accepts: Accepts, checked: dict[tuple[str, str], bool]) 
 
 
 def _first_by_scope(hits: Sequence[Hit], scopes: Sequence[str]) -> dict[str, Hit]:
-    """By key, the earliest hit of the first scope that has one."""
+    """By key, the first scope's earliest hit."""
     found: dict[str, Hit] = {}
     for scope in scopes:
         for hit in hits:

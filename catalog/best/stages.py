@@ -1,6 +1,5 @@
-"""How far exploring has come in a place: kept with its bests, which lookups read. Whoever explores says it,
-in the transaction that moves the exploration on.
-"""
+"""How far exploring has come in a place: kept with its bests, which lookups read. The transaction that moves
+an exploration on writes it."""
 
 from __future__ import annotations
 
@@ -14,15 +13,13 @@ _ORDER = {stage.value: number for number, stage in enumerate(AnswerStage)}
 
 
 def is_reached(stage: str, wanted: str) -> bool:
-    """Whether an answer of this stage has come as far as the wanted one."""
+    """Whether this stage is as far as the wanted one."""
     return _ORDER[stage] >= _ORDER[wanted]
 
 
 def note_stage(place: ScopedPlace, stage: AnswerStage, final: bool) -> None:
-    """Exploring has come so far in a place, and is over for now (``final``) or goes on.
-
-    A further round takes nothing back: the stage stays what was reached since there is anything to serve.
-    """
+    """Exploring has reached this stage in a place, and is over for now (``final``) or goes on. A further
+    round takes nothing back: the stage stays the furthest since anything is served."""
     bests = models.Best.objects.filter(**place.key)
     bests.exclude(final=final).update(final=final)
     lower = [one for one in AnswerStage if not is_reached(one, stage)]
@@ -31,7 +28,7 @@ def note_stage(place: ScopedPlace, stage: AnswerStage, final: bool) -> None:
 
 
 def mark_defaults() -> None:
-    """Mark every best that is the default of its place, after rows came from elsewhere."""
+    """Mark every best that is its place's default, after an import."""
     made = {f"implementation__{name}": OuterRef(name) for name in models.SAME_KEY}
     timed = models.Measurement.objects.filter(**made, purpose=models.Purpose.DEFAULT).order_by("-pk")
     found = models.Best.objects.annotate(

@@ -1,7 +1,5 @@
-"""Before a process serves an artifact for the first time it reads all of it: what is damaged is not served.
-
-What it found whole it remembers; files that were written since are read again when they are fetched.
-"""
+"""Before a process first serves an artifact it reads all of it: damaged ones are not served. It remembers
+whole ones; files that changed since are read again when they are fetched."""
 
 from __future__ import annotations
 
@@ -22,22 +20,22 @@ _lock = Lock()
 
 
 def forget() -> None:
-    """As after a restart: for tests."""
+    """Start as after a restart: for tests."""
     with _lock:
         _whole.clear()
         _read.clear()
 
 
 def public_keys() -> dict[str, bytes]:
-    """Of all who ever signed, raw, by their SHA-256."""
+    """Raw keys of all signers, by SHA-256."""
     rows = models.Signer.objects.values_list("sha256", "public_key")
     return {sha256: bytes.fromhex(key) for sha256, key in rows}
 
 
 def find_damaged(artifacts: Collection[str]) -> set[str]:
-    """Which of these, by address, are damaged; noted, so that nobody is served them. Reads those that this
-    process has not found whole before. Raises :class:`StoreError` where the store cannot be read at all: then
-    nothing is judged."""
+    """Those of these (by address) that are damaged; noted, so that they are not served. Reads those that this
+    process has not found whole before. Raises :class:`StoreError` if the store cannot be read at all: nothing
+    is judged then."""
     with _lock:
         new = {sha256 for sha256 in artifacts if bytes.fromhex(sha256) not in _whole}
     if not new:
@@ -54,8 +52,7 @@ def find_damaged(artifacts: Collection[str]) -> set[str]:
 
 
 def check_whole(artifact: models.Artifact, file: str = "") -> None:
-    """Raises :class:`DamagedArtifact` where an artifact that somebody fetches, or this file of it, is not
-    what was stored, and notes it."""
+    """Raises :class:`DamagedArtifact`, and notes it, if a fetched artifact or this file of it is damaged."""
     if artifact.damaged_at is not None:
         raise DamagedArtifact(_not_available(artifact.damaged_reason))
     try:
@@ -74,7 +71,7 @@ def _not_available(reason: str) -> str:
 
 
 def _check_unchanged(name: str, sha256: str) -> None:
-    """Reads a file unless it is the very one that was read before."""
+    """Read a file again unless it is unchanged since it was read."""
     try:
         found = file_path(sha256).stat()
         now = (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -1,4 +1,4 @@
-"""Taking implementations out of service: revoked by people for good, failed until evidence says otherwise."""
+"""Takes implementations out of service: revoked by people for good, failed until there is new evidence."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ _REASON_CHARACTERS = 300
 
 
 def withdraw(implementations: QuerySet[models.Implementation], reason: str) -> int:
-    """Revoke these implementations; returns how many were not revoked before.
-
-    One transaction for each place that they compete in. Whoever was served there falls back to the next best
-    of the route by what has been measured, the routes are ranked anew, and history keeps the reason; where
-    nothing is left, the miss waits to be explored again. A revoked candidate never leads there again, in
-    whatever environment. Clients are told with their next lookup (``catalog.best.revoked``).
-    """
+    """Revoke these implementations; returns how many were new. One transaction for each place. What was
+    served there falls back to the route's next best by the measurements, routes are ranked again, and
+    history keeps the reason; if nothing is left, the miss waits to be explored again. A revoked candidate
+    never leads there again, in whatever environment. Clients are told with their next lookup
+    (``catalog.best.revoked``)."""
     reason = reason.strip()
     if not reason:
         raise RequestError("Say why: a revocation needs a reason.", where="reason")
@@ -31,17 +29,15 @@ def withdraw(implementations: QuerySet[models.Implementation], reason: str) -> i
 
 
 def set_aside(implementations: QuerySet[models.Implementation], reason: str) -> int:
-    """These were found to fail in their environment: they fall back as :func:`withdraw` lets them, but
-    evidence that is published later makes them well again. Returns how many were not set aside before."""
+    """These failed in their environment: they fall back as in :func:`withdraw`, but later evidence restores
+    them. Returns how many were new."""
     return _take_out(implementations.filter(failed_at=None), reason, "failed")
 
 
 def restore_places(places: Iterable[ScopedPlace], routes: set[str], reason: str, *, drop: bool = True) -> int:
-    """Give these routes the bests that the stored evidence of today's declared environments knows.
-
-    What has no such evidence is no longer served, unless ``drop`` is False. One transaction for each place;
-    returns in how many the winner changed.
-    """
+    """Give these routes the bests by the stored evidence of today's declared environments. A best without
+    such evidence is no longer served, unless ``drop`` is False. One transaction for each place; returns in
+    how many the winner changed."""
     changed = 0
     for place in places:
         with transaction.atomic():

@@ -9,7 +9,7 @@ GROWTH: tuple[Figure, ...] = (
         "growth_a_day",
         "A day",
         "bytes per day",
-        "By how much a table or a folder grows in a day, or all that lies on a disk.",
+        "How many bytes a table, a folder or a whole disk grows by in a day.",
         "median of the slopes between any two of its last 30 samples; where one step between two outweighs"
         " all others together, of those after it, if there are at least 8",
         "SizeSample",
@@ -18,7 +18,7 @@ GROWTH: tuple[Figure, ...] = (
         "full_in",
         "Disk full",
         "days, estimated",
-        "When a disk will be full at this pace; of a table or a folder, if it alone grew.",
+        "When a disk will be full at this pace. For a table or folder: if it alone grew.",
         "free bytes of the disk at the last sample ÷ bytes per day",
         "SizeSample",
     ),

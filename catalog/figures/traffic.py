@@ -49,9 +49,8 @@ TRAFFIC: tuple[Figure, ...] = (
         "misses",
         "Misses",
         "operators not known",
-        "Lookups that got nothing: those that the service noted for exploring, and, as they report, "
-        "those that clients knew to be in vain (a miss is remembered for two seconds) or could ask nobody "
-        "about.",
+        "Lookups that got nothing. The service notes its own for exploring. Clients report theirs: a miss "
+        "that they remembered (for two seconds), or a service that did not answer.",
         "sum of misses",
         "LookupTally",
     ),
@@ -59,8 +58,8 @@ TRAFFIC: tuple[Figure, ...] = (
         "saved",
         "Time saved",
         "seconds",
-        "What jobs saved by running what was served instead of the default, as measured, by the number of "
-        "calls that they announced.",
+        "How much longer jobs would have run with the defaults, by measured times and the number of calls "
+        "that they announced.",
         "sum over hits of calls × (time of the default − time of what was served)",
         "LookupTally, filled from Usage as it is drained",
     ),
@@ -76,7 +75,7 @@ TRAFFIC: tuple[Figure, ...] = (
         "reuse",
         "Reuse",
         "jobs per operator",
-        "How many different jobs asked for an operator: what one exploration of it is shared by.",
+        "How many different jobs asked for an operator, and so share one exploration of it.",
         "pairs of a named job and an operator that it asked for ÷ operators that a named job asked for; "
         "one operator's is its number of jobs",
         "JobOperator",
@@ -93,7 +92,8 @@ TRAFFIC: tuple[Figure, ...] = (
         "related_jobs",
         "Related to, in jobs",
         "jobs",
-        "How many jobs asked for another operator soon after this one: what a client is sent along.",
+        "How many jobs asked for the other operator soon after this one. Clients are sent such operators "
+        "along.",
         "jobs in whose order of first asks the other comes at most 32 places later; the 64 strongest of an "
         "operator are kept, for 90 days",
         "Succession",
@@ -152,7 +152,7 @@ TRAFFIC: tuple[Figure, ...] = (
         "tuning_spent",
         "Exploring time",
         "seconds",
-        "Worker time that went into explorations: checks, contests, searches, failures included.",
+        "Worker time spent on explorations: checks, contests, searches, failures included.",
         "sum of the explorations' seconds; over time, by the day on which they were asked for",
         "Exploration",
     ),
@@ -192,7 +192,7 @@ TRAFFIC: tuple[Figure, ...] = (
         "live_workers",
         "Live workers",
         "workers",
-        "Workers that were heard of within the last seconds and have not said goodbye.",
+        "Workers that gave a sign of life within the last seconds and have not stopped.",
         "workers not stopped, heard of within the time for which a target counts as served",
         "Worker",
     ),

@@ -15,7 +15,7 @@ WORK: tuple[Figure, ...] = (
         "queue_oldest",
         "Oldest",
         "time since",
-        "When the oldest that waits was asked for.",
+        "When the exploration that has waited longest was asked for.",
         "the earliest asked_at of what is queued",
         "Exploration",
     ),
@@ -47,7 +47,7 @@ WORK: tuple[Figure, ...] = (
         "time_to_drain",
         "Time to drain",
         "seconds, estimated",
-        "How long the live workers need for what waits now, the stages that follow included.",
+        "How long the live workers need for everything that waits now, later stages included.",
         "(queued for a first result × (first result + contest) + queued for a contest × contest + slices of"
         " tuning left × a slice) ÷ live workers; each by the median of its past ones",
         "Exploration, Trial, TuningSlice, Worker",
@@ -56,11 +56,12 @@ WORK: tuple[Figure, ...] = (
         "expected_wait",
         "Expected wait",
         "seconds, estimated",
-        "How long an operator that is asked for now waits until a worker takes it up.",
-        "the level to which the live workers of a target are filled: each by what it holds (Takes the next"
-        " in), all by what is queued for a first result with at least normal priority, always the emptiest"
-        " first; a first result takes the median of the past ones of its op type; of a capability's targets"
-        " the longest; at most, since organisations take turns",
+        "How long an operator that is asked for now waits until a worker takes it.",
+        "deal out what goes first to the target's live workers, always to the one with the least to do: "
+        "what each holds (Takes the next in), then all first results queued with at least normal "
+        "priority, each at the median of its op type's past ones; the wait is the least load that "
+        "results, of a capability's targets the longest; it is an upper bound, since organisations take "
+        "turns",
         "Exploration, Trial, Worker",
     ),
     Figure(
@@ -68,17 +69,17 @@ WORK: tuple[Figure, ...] = (
         "Takes the next in",
         "seconds, estimated",
         "When a worker is expected to take up the next first result.",
-        "sum over the explorations that it holds: of a first result the part that is not done; of a contest"
-        " or tuning the same, but at most what a piece of it takes, after which it makes room, and nothing"
-        " where it has not begun; each stage takes the median of the past ones of its op type",
+        "sum over the explorations that it holds: what is left of a first result; what is left of a "
+        "contest or tuning, but at most one piece of it, after which it makes room, and nothing if it has "
+        "not begun; each stage takes the median of its op type's past ones",
         "Exploration, Trial, TuningSlice",
     ),
     Figure(
         "first_result_foretold",
         "First results",
         "seconds after the miss",
-        "How long after they were asked for the last day's operators had something to serve, how long that"
-        " was expected to take when they were queued, and what the two are off by.",
+        "Of operators asked for in the last day: the time to the first result, the time predicted when "
+        "they were queued, and the error of the prediction.",
         "medians of first_result_at - asked_at, of expected_first_at - asked_at and of the absolute"
         " difference of the two, over the latest 1,000 whose first result came within 24 hours, foretold",
         "Exploration",
@@ -87,7 +88,8 @@ WORK: tuple[Figure, ...] = (
         "share_portion",
         "Had lately",
         "share of the workers' seconds",
-        "What part of the workers' recent seconds one organisation had; seconds are forgotten by halves.",
+        "Which share of the workers' recent seconds one organisation had. Older seconds count less, by a "
+        "half-life.",
         "recent seconds of the organisation ÷ recent seconds of all",
         "WorkerShare",
     ),
@@ -95,7 +97,7 @@ WORK: tuple[Figure, ...] = (
         "share_due",
         "Due",
         "share of the workers' seconds",
-        "What part of the workers is due to an organisation that has work waiting, by its weight.",
+        "Which share of the workers is due to an organisation with waiting work, by its weight.",
         "its weight ÷ the weights of all that have explorations, evaluations or uploads waiting",
         "WorkerShare, Exploration, KernelEvaluation, Upload",
     ),
@@ -103,11 +105,11 @@ WORK: tuple[Figure, ...] = (
         "exploration_eta",
         "Time left",
         "seconds, estimated",
-        "When an exploration will be over, tuning at most.",
-        "the level to which what the live workers hold and what goes before it fill them, always the emptiest"
-        " first (what is queued before it of its organisation, and what the others have in turns meanwhile);"
-        " and the part of its stage that is not done, the stages that follow included; each stage takes the"
-        " median of the past ones of its op type (of any, where there are fewer than 3)",
+        "When an exploration will end if it takes all of its tuning slices.",
+        "deal out what goes before it to the live workers, always to the one with the least to do (what "
+        "they hold, its organisation's earlier explorations, the others' turns meanwhile); add what is "
+        "left of its stage and the later stages; each stage takes the median of its op type's past ones "
+        "(of any, where there are fewer than 3)",
         "Exploration, Trial, TuningSlice, Worker",
     ),
     Figure(
@@ -138,7 +140,7 @@ WORK: tuple[Figure, ...] = (
         "device_clocks",
         "Its clocks",
         "MHz and °C",
-        "What a worker's GPU said of itself when it was last heard, and what slowed it down.",
+        "What a worker's GPU last reported of its clocks and temperature, and what slowed it down.",
         "NVML's clocks of multiprocessors and memory, temperature and reasons; nothing of it is ever set",
         "Worker",
     ),
@@ -162,7 +164,7 @@ WORK: tuple[Figure, ...] = (
         "collect_depth",
         "Not explored",
         "misses",
-        "How many operators were asked for, are not known, and are not being explored, for one reason.",
+        "How many unknown operators were asked for and are not being explored, by reason.",
         "misses by state and reason; waiting and postponed ones may be explored yet",
         "Miss",
     ),
@@ -170,7 +172,7 @@ WORK: tuple[Figure, ...] = (
         "miss_worth",
         "Worth",
         "µs of expected saving",
-        "What exploring a miss would be expected to save, as the service reckons it now.",
+        "What exploring a miss is expected to save, by the current estimate.",
         "calls × roughly estimated time × gain so far of its op type (a tenth where it was only named as"
         " related)",
         "Miss, Best",
@@ -196,8 +198,7 @@ WORK: tuple[Figure, ...] = (
         "prefetched_used",
         "Prefetched and used",
         "share of operators",
-        "How many of the operators that came along because they were predicted were then looked up by the "
-        "process that had fetched them.",
+        "How many of the prefetched operators the same process then looked up.",
         "prefetched operators used ÷ prefetched operators, since the job's beginning; those that another "
         "process of the machine used are hits of the machine's cache and none of these",
         "JobCacheDay",
@@ -206,7 +207,7 @@ WORK: tuple[Figure, ...] = (
         "prefetched_wasted",
         "Prefetched in vain",
         "bytes",
-        "What was fetched for later and was not used so far.",
+        "What was prefetched and has not been used so far.",
         "bytes (answers and manifests, as compact JSON) of prefetched operators - of those used",
         "JobCacheDay",
     ),
@@ -214,7 +215,7 @@ WORK: tuple[Figure, ...] = (
         "requests_saved",
         "Requests saved",
         "requests, at most",
-        "How many requests prefetching saved, where each operator would have been asked for by itself.",
+        "How many requests prefetching saved, if each operator would have been one request.",
         "prefetched operators used - lookups sent for prefetching alone",
         "JobCacheDay",
     ),
@@ -222,7 +223,7 @@ WORK: tuple[Figure, ...] = (
         "job_saved",
         "Time saved",
         "µs",
-        "What the job's calls would have taken longer with the defaults, by what was measured.",
+        "How much longer the job's calls would have taken with the defaults, by measured times.",
         "sum over hits of calls × (default's time - served time)",
         "JobDay, JobOperator (counted with Usage)",
     ),
@@ -230,7 +231,7 @@ WORK: tuple[Figure, ...] = (
         "job_speedup",
         "Against the defaults",
         "times as fast",
-        "How many times as fast the job's hits are as they were with the defaults.",
+        "How many times as fast the job's hits are as with the defaults.",
         "sum of calls × default's time ÷ sum of calls × served time, over hits",
         "JobDay (counted with Usage)",
     ),
@@ -238,8 +239,8 @@ WORK: tuple[Figure, ...] = (
         "coverage_operators",
         "Operators covered",
         "share of distinct operators",
-        "How many of the different operators asked for would hit now, where the job or model runs; what is"
-        " withheld from a job until it is paid would not.",
+        "How many of the operators asked for would hit now, where the job or model runs. Operators that "
+        "are withheld until they are paid do not count.",
         "operators with a best there that is not withheld ÷ operators asked for",
         "JobOperator or ModelOperator, Best",
     ),
@@ -247,7 +248,7 @@ WORK: tuple[Figure, ...] = (
         "coverage_calls",
         "Calls covered",
         "share of calls",
-        "The same, every operator counted with the calls that are made of it.",
+        "The same, weighed by calls.",
         "calls of operators with a best there that is not withheld ÷ calls of all; a model's calls include"
         " those that have no canonical form",
         "JobOperator or ModelOperator, Best",
@@ -256,7 +257,7 @@ WORK: tuple[Figure, ...] = (
         "model_saved",
         "Saved per run",
         "µs of one run",
-        "What one run of the model takes less than with the defaults, over the operators that are known.",
+        "How much less time one run of the model takes than with the defaults, over the known operators.",
         "sum of calls × (default's time - best's time)",
         "ModelOperator, Best",
     ),
@@ -264,7 +265,7 @@ WORK: tuple[Figure, ...] = (
         "model_speedup",
         "Speed-up of what is known",
         "times as fast",
-        "How many times as fast one run of a model is over the operators that are known.",
+        "How many times as fast one run of a model is as with the defaults, over the known operators.",
         "sum of calls × default's time ÷ sum of calls × best's time",
         "ModelOperator, Best",
     ),

@@ -38,10 +38,9 @@ logger = logging.getLogger(__name__)
 MANIFEST, RELATED, NEIGHBOURS, NEXT = "manifest", "related", "neighbours", "next"
 NEIGHBOUR_DEFAULTS, EVIDENCE = "neighbour_defaults", "evidence"
 INCLUDABLE = (MANIFEST, RELATED, NEIGHBOURS, NEIGHBOUR_DEFAULTS, NEXT, EVIDENCE)
-"""What an answer may have beside the results: manifests of all hits; what is known of related operators; for
-a target that nobody explores for, hits of the nearest that differs from it in sizes alone (of all its cores,
-where all of one's own are asked for: clients of before would refuse these); hits that jobs asked next; why
-each hit is trusted."""
+"""Optional parts of an answer: manifests of all hits; answers for related operators; hits of the nearest
+target that differs in sizes alone, if no worker explores for this one (of all its cores, if all own cores are
+asked for: older clients would refuse these); hits that jobs asked next; why each hit is trusted."""
 
 PAYMENT_REQUIRED = "payment_required"
 """The state of an item whose best is withheld until it is paid."""
@@ -57,8 +56,8 @@ _waiters = threading.Semaphore(conf().max_waiters)
 
 
 class AskedOperator(NamedTuple):
-    """One operator of a lookup: by key, with its graph where the caller has it. ``unread``: a graph that came
-    beside its key, not read yet, since that takes a millisecond and what is known by its key needs none."""
+    """One operator of a lookup: by key, with its graph if the caller has it. ``unread``: a graph that came
+    with its key and was not parsed, since that takes a millisecond and a known key needs none."""
 
     key: str
     calls: float = 1.0
@@ -66,7 +65,7 @@ class AskedOperator(NamedTuple):
     unread: Callable[[], identity.Operator] | None = None
 
     def read_graph(self) -> identity.Operator | None:
-        """None where there is none; raises a CallerError where what came is none, or not this key's."""
+        """None if there is none; raises a CallerError if it is invalid, or not this key's."""
         return self.unread() if self.graph is None and self.unread is not None else self.graph
 
 
@@ -118,12 +117,12 @@ def is_served(target: models.Target) -> bool:
 def lookup(request: LookupRequest) -> LookupAnswer:
     """Answer a batch.
 
-    Hits come with their evidence. What is not known is committed as a miss before this returns and answered
-    with its state; a key whose graph was never seen is answered ``need_graph``. With ``wait_s`` the answer
-    waits (bounded, in no transaction) until exploring has come as far as ``wait_for`` for every operator, or
-    is over. A best that is withheld until it is paid leaves its item empty: no slower one takes its place.
-    What was charged and is repeated (``named``) is answered as it was. Raises
-    :class:`~catalog.errors.NotFree` where something costs and ``free_only`` was asked for.
+    Hits come with their evidence. An unknown operator is committed as a miss before this returns, and
+    answered with its state; a key whose graph was never seen is answered ``need_graph``. With ``wait_s`` the
+    answer waits (bounded, in no transaction) until exploring has reached ``wait_for`` for every operator, or
+    is over. A best that is withheld until it is paid leaves its item empty: no slower one replaces it. A
+    repeated charged request (``named``) gets its first answer. Raises :class:`~catalog.errors.NotFree` if
+    something costs and ``free_only`` was asked for.
     """
     results, related = _answered_before(request) or _answer(request)
     coming, to_come = _coming(request) if NEXT in request.include else ((), ())
@@ -152,8 +151,8 @@ def _answered_before(request: LookupRequest) -> Answered | None:
 
 
 def _without_gone(request: LookupRequest, kept: Sequence[Result]) -> list[Result]:
-    """What was answered before, but for hits that may not be served any more: what was paid for once is no
-    reason to serve what was revoked since, and what cost nothing is withheld again once it was fetched."""
+    """The earlier answer without hits that may not be served any more: a paid hit may have been revoked
+    since, and a free one may be withheld again."""
     hits = {hit.implementation_id: hit for hit in _served(kept)}
     if not hits:
         return list(kept)
@@ -213,9 +212,8 @@ def _answer(request: LookupRequest) -> Answered:
 def _known(
     request: LookupRequest, asked: Mapping[str, AskedOperator]
 ) -> tuple[dict[str, Hit], dict[str, Hit]]:
-    """Bests of what is asked for, and of the related ones: in one statement, which costs as much as ten
-    operators do. The latter are given as if looked at, not as if used: nothing is counted, so what is charged
-    is left out (``need_lookup``)."""
+    """Bests of the operators asked for and of the related ones, in one statement, which costs as much as ten
+    operators do. Related ones are not counted as uses, so charged ones are left out (``need_lookup``)."""
     along = [item.key for item in request.related] if RELATED in request.include else []
     found = _find(request, [*asked, *along])
     return (
@@ -225,8 +223,8 @@ def _known(
 
 
 def _coming(request: LookupRequest) -> tuple[tuple[Result, ...], tuple[str, ...]]:
-    """Hits that this organisation's jobs asked next, and the keys of those for which nothing was found. As
-    with related ones nothing is counted or charged."""
+    """Hits that this organisation's jobs asked next, and the keys without one. As with related ones nothing
+    is counted or charged."""
     if request.organisation is None:
         return (), ()
     asked, along = ([item.key for item in some] for some in (request.operators, request.related))
@@ -238,7 +236,7 @@ def _coming(request: LookupRequest) -> tuple[tuple[Result, ...], tuple[str, ...]
 
 
 def keys_to_come(organisation_id: int, asked: Sequence[str], related: Sequence[str]) -> list[str]:
-    """What this organisation's jobs asked next, the likeliest first, but for what is named already (one
+    """What this organisation's jobs asked next, the likeliest first, without what is named already (one
     statement)."""
     named = set(related)
     likely = asked_next(organisation_id, list(dict.fromkeys(asked)))
@@ -248,7 +246,7 @@ def keys_to_come(organisation_id: int, asked: Sequence[str], related: Sequence[s
 def _neighbours(
     request: LookupRequest, misses: Mapping[str, MissAnswer], found: Collection[str]
 ) -> dict[str, NeighbourHit]:
-    """For whoever asks for them and has no worker: of what is still to be explored. Free ones only."""
+    """For callers that ask for them and have no worker: free hits for what is still to be explored."""
     if NEIGHBOURS not in request.include or is_served(request.target):
         return {}
     open_ones = [key for key, miss in misses.items() if key not in found and miss.state in _TO_EXPLORE]
@@ -261,7 +259,7 @@ def _neighbours(
 
 
 def _charged(request: LookupRequest, related: Mapping[str, Hit]) -> set[str]:
-    """Which of these cost something; asked of all at once first, since most often none does."""
+    """Those of these that cost something; asked of all at once first, since usually none does."""
     organisation, decider = request.organisation.pk if request.organisation else 0, charging()
     if not related or not decider.concerns(organisation, [(hit, 1.0) for hit in related.values()]):
         return set()
@@ -292,7 +290,7 @@ def _related_result(
 def _manifests(
     request: LookupRequest, results: Sequence[Result]
 ) -> tuple[tuple[models.Artifact, ...], tuple[models.Signer, ...]]:
-    """Of all that is served here, in two statements."""
+    """Manifests of everything that is served, in two statements."""
     hits = {hit.artifact_sha256 for hit in _served(results)}
     rows = models.Artifact.objects.filter(sha256__in=hits)
     signers = models.Signer.objects.filter(sha256__in=rows.values("signer"))
@@ -314,7 +312,7 @@ def _served(results: Sequence[Result]) -> list[Hit]:
 
 
 def _merged(operators: Sequence[AskedOperator]) -> dict[str, AskedOperator]:
-    """By key; an operator that is named twice is asked for once, with its calls added up."""
+    """By key; an operator that is named twice is asked for once, with the sum of its calls."""
     merged: dict[str, AskedOperator] = {}
     for item in operators:
         seen = merged.get(item.key)
@@ -331,7 +329,8 @@ def _merged(operators: Sequence[AskedOperator]) -> dict[str, AskedOperator]:
 
 
 def _find(request: LookupRequest, keys: Sequence[str]) -> dict[str, Hit]:
-    """The best of each. Where manifests go along, of what is whole: the next best follows who falls."""
+    """The best of each. If manifests are sent along, only whole artifacts count: the next best replaces a
+    damaged one."""
     scopes, accepts = scopes_of(request.organisation), request.accepts
     found = find_bests(keys, request.target, request.setting, scopes, accepts)
     while damaged := _damaged(request, found.values()):
@@ -354,8 +353,8 @@ def _damaged(request: LookupRequest, hits: Iterable[Hit]) -> set[str]:
 def _miss(
     request: LookupRequest, missing: dict[str, AskedOperator], known: Collection[str]
 ) -> tuple[dict[str, MissAnswer], dict[str, MissAnswer]]:
-    """Record what is missing and what is related, but for related ones that are ``known``; the states of
-    both. A key without row and graph has no part in the answer."""
+    """Record unknown operators, and related ones unless they are ``known``; returns the states of both. A key
+    without row and graph is left out."""
     related = {
         key: item for key, item in _merged(request.related).items() if key not in missing and key not in known
     }
@@ -393,7 +392,7 @@ def _miss(
 
 
 def _barred(request: LookupRequest, graphs: Graphs) -> dict[str, MissAnswer]:
-    """Of what is new: what nobody could ever measure, and becomes no miss. Asked for alone it is refused."""
+    """New operators that nobody could ever measure become no miss; asked for alone they are refused."""
     found: dict[str, MissAnswer] = {}
     for key, graph in graphs.items():
         try:
@@ -407,8 +406,8 @@ def _barred(request: LookupRequest, graphs: Graphs) -> dict[str, MissAnswer]:
 
 
 def _wait(request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissAnswer]) -> None:
-    """Poll until exploring has come far enough for all of these, or the time is up; both follow. Few requests
-    may wait at a time: a process whose every thread waits would answer nobody."""
+    """Poll until exploring has come far enough for all of these, or the time is up; updates both. Few
+    requests may wait at a time: a process whose every thread waits could answer nobody."""
     keys = [key for key in (*found, *misses) if _goes_on(request, found.get(key), misses.get(key), _ASKED)]
     if keys:
         with may_wait() as may:
@@ -418,8 +417,7 @@ def _wait(request: LookupRequest, found: dict[str, Hit], misses: dict[str, MissA
 
 @contextmanager
 def may_wait() -> Iterator[bool]:
-    """Whether one more request of this process may wait for what a worker does, for as long as a ``with``
-    lasts."""
+    """Whether one more request of this process may wait for a worker, for the length of a ``with`` block."""
     may = _waiters.acquire(blocking=False)
     try:
         yield may
@@ -453,7 +451,7 @@ _STILL_TO_COME = (*_ASKED, MissState.EXPLORED)  # so far without anything that t
 def _goes_on(
     request: LookupRequest, hit: Hit | None, miss: MissAnswer | None, states: Collection[str]
 ) -> bool:
-    """Whether exploring has yet to come as far as the request waits for, and may."""
+    """Whether exploring has not reached the wanted stage, and still may."""
     if hit is not None:
         return not (hit.final or is_reached(hit.stage, request.wait_for))
     return miss is not None and miss.state in states

@@ -25,7 +25,7 @@ REFUSED = "refused"
 
 @dataclass(frozen=True)
 class Wanted:
-    """One operator that is not known: its row if there is one, else the graph to make it from."""
+    """One unknown operator: its row if there is one, else the graph to make it from."""
 
     key: str
     calls: float
@@ -36,7 +36,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Where:
-    """What the misses of one lookup have in common."""
+    """The common part of one lookup's misses."""
 
     target: models.Target
     setting: models.Setting
@@ -56,13 +56,10 @@ class MissAnswer:
 
 
 def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswer]:
-    """Record what was asked for and is not known; committed when this returns, unless the caller's
-    transaction goes on. ``wanted`` names each key once.
-
-    A key's quota bounds how many of its misses are queued: new ones beyond it are answered as ``refused`` and
-    leave no trace. What is in the queue already is counted, whoever asked first. Raises KeyRefused where
-    the key was deleted since it was read.
-    """
+    """Record unknown operators; committed when this returns, unless the caller's transaction goes on.
+    ``wanted`` names each key once. A key's quota bounds its queued misses: new ones beyond it are answered
+    ``refused`` and not recorded. What is queued already is counted, whoever asked first. Raises KeyRefused if
+    the key was deleted since it was read."""
     if not wanted:
         return {}
     with transaction.atomic():
@@ -84,7 +81,7 @@ def record_misses(wanted: Sequence[Wanted], where: Where) -> dict[str, MissAnswe
 
 
 def _lock(api_key: models.ApiKey) -> None:
-    """A row that was read within the look (``catalog.api.warm.rows``) may be gone by now."""
+    """A row read within the look (``catalog.api.warm.rows``) may be gone by now."""
     if not models.ApiKey.objects.select_for_update(no_key=True).filter(pk=api_key.pk).first():
         raise KeyRefused(NOT_KNOWN)
 
@@ -92,7 +89,7 @@ def _lock(api_key: models.ApiKey) -> None:
 def states_now(
     operators: Mapping[str, int | None], target: models.Target, setting: models.Setting
 ) -> dict[str, MissAnswer]:
-    """What has become of shared misses, by key; ``operators``: their ids by key. One statement."""
+    """States of shared misses by key; ``operators``: their ids by key. One statement."""
     numbers = {number: key for key, number in operators.items() if number is not None}
     found = _rows_of(Where(target, setting)).filter(operator__in=numbers)
     rows = found.values_list("operator_id", "state", "reason") if numbers else ()
@@ -111,7 +108,7 @@ def _already_queued(wanted: Sequence[Wanted], where: Where) -> set[int]:
 def _within_quota(
     wanted: Sequence[Wanted], queued: set[int], api_key: models.ApiKey | None
 ) -> tuple[list[Wanted], list[Wanted]]:
-    """Split into what is taken and what is refused: asked ones go before related ones."""
+    """Split into accepted and refused ones: operators asked for come before related ones."""
     again = [item for item in wanted if item.operator_id in queued]
     new = sorted((item for item in wanted if item.operator_id not in queued), key=lambda item: item.related)
     if api_key is None or not new:
@@ -169,11 +166,9 @@ def _upsert(taken: Sequence[Wanted], ids: Mapping[str, int], where: Where) -> No
 
 
 def _states(ids: Mapping[str, int], where: Where) -> dict[str, MissAnswer]:
-    """States after the upsert, whose rows this transaction now holds.
-
-    A best may have been published since the lookup read: such a miss is explored. A best may be gone
-    (revoked) while its miss says explored: such a miss waits again.
-    """
+    """States after the upsert, whose rows this transaction now holds. If a best was published since the
+    lookup read, the miss is explored. If a miss says explored and its best is gone (revoked), it waits
+    again."""
     numbers = list(ids.values())
     known = set(
         models.Best.objects.filter(

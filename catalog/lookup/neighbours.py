@@ -1,4 +1,4 @@
-"""What is known where the processor is the same but for its sizes, for a target that nobody explores for."""
+"""Results of targets whose processor differs only in sizes, for a target that no worker explores for."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from opatlas.identity.place.neighbours import (
 from opatlas.load.manifest import BUILT_FOR_THREADS, KINDS
 
 MOST_TARGETS = 4
-"""That are looked into: the nearest."""
+"""How many targets are searched: the nearest."""
 
 
 Place = tuple[identity.Target, identity.Setting]
 
 
 class NeighbourHit(NamedTuple):
-    """A best of another target: its times are that target's, whose key this is. ``differs`` has the threads
-    too, where they are not those that were asked for."""
+    """A best of another target: its times are that target's, whose key this is. ``differs`` includes the
+    threads if they are not those asked for."""
 
     hit: Hit
     target: str
@@ -43,10 +43,10 @@ def find_neighbours(
     accepts: Accepts | None = None,
     own_defaults: bool = False,
 ) -> dict[str, NeighbourHit]:
-    """By operator key, what the nearest target has that differs from this one in cores and cache sizes
-    alone, under the very same setting; with ``own_defaults``, where that is this target's default, under
-    each neighbour's own default too. What was compiled counts only where its manifest says for which target:
-    else nobody could check it."""
+    """By operator key, the result of the nearest target that differs from this one in cores and cache sizes
+    alone, under the same setting; with ``own_defaults``, if that is this target's default, also under each
+    neighbour's own default. Compiled code counts only if its manifest names its target, so that it can be
+    checked."""
     if not keys or target.kind != CPU.name:
         return {}
     asked, wanted = identity.Target.from_json(target.description), _setting(setting)
@@ -81,8 +81,8 @@ def _threads_that_differ(asked: identity.Setting, own: identity.Setting) -> Size
 
 
 def _pays(hit: Hit, own: identity.Setting, wanted: identity.Setting) -> bool:
-    """Whether it is faster than the default even if that takes full profit of further cores: compiled code
-    runs on no more threads than it was built for, a library's call on all."""
+    """Whether it is faster than the default even if that profits fully from further cores: compiled code runs
+    on no more threads than it was built for, a library's call on all."""
     enough = own.threads >= wanted.threads
     return enough or hit.kind == "recipe" or hit.ratio_low * own.threads >= wanted.threads
 
@@ -107,7 +107,7 @@ def _places_with_bests(
 
 
 def _made_for(target: identity.Target, hits: Collection[Hit]) -> set[Hit]:
-    """Calls of libraries, and what says itself that it was compiled for this target."""
+    """Calls of libraries, and code whose manifest says that it was compiled for this target."""
     compiled = [hit.artifact_sha256 for hit in hits if hit.kind != "recipe"]
     rows = models.Artifact.objects.filter(sha256__in=compiled) if compiled else ()
     made = {row.sha256: (row.manifest.get("provenance") or {}).get("target") for row in rows}

@@ -1,12 +1,12 @@
-"""What of a process's memory holds no more: rows that triggers write (:class:`catalog.models.Recall`), looked
-at several times a second by whichever request finds the last look old.
+"""What a process must no longer remember: rows that triggers write (:class:`catalog.models.Recall`), read
+several times a second by the first request that finds the last look old.
 
-A *look* has a number. Who remembers something notes the number of the last look before it was read; it holds
-while nothing that concerns it was found by a later one. So a change that is committed while an answer is on
-its way into the memory is not missed: the next look finds it.
+A *look* has a number. Remembered data has the number of the last look before it was read. It is valid while
+no later look has found anything about it. So a change committed while an answer is being remembered is not
+missed: the next look finds it.
 
-On SQLite rows are committed in the order of their ids. On PostgreSQL a lower id may be committed later, so
-what is new is told by transactions: a look reads all rows of those that had not ended at the look before.
+SQLite commits rows in the order of their ids. PostgreSQL may commit a lower id later, so looks go by
+transactions: each reads all rows of transactions that had not ended at the look before.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from django.db.models import Max, Min
 from catalog.models import Recall
 
 FRESH_S = 0.25
-"""A look that is older is followed by another one, which others need not wait for …"""
+"""An older look is followed by another one, for which others need not wait …"""
 
 STALE_S = 0.4
-"""… unless it is older than this. What a change makes wrong is served for no longer than this and a look."""
+"""… unless it is older than this. Outdated data is served for no longer than this and a look."""
 
 MOST = 1000
-"""Rows that one look reads; more recall everything."""
+"""Rows that one look reads; if there are more, everything is recalled."""
 
 KEPT = 2 * MOST
 _MOST_REMEMBERED = 100_000
@@ -54,14 +54,14 @@ class _RecallRow(NamedTuple):
 
 
 class Recalls:
-    """One process's. Whoever reads ``operators``, ``keys`` and ``everything`` needs no lock."""
+    """One process's recalls. Reading ``operators``, ``keys`` and ``everything`` needs no lock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, Lock()
         self.forget()
 
     def forget(self) -> None:
-        """As after a start: what was remembered before holds no more."""
+        """As after a start: everything remembered before is invalid."""
         self.look = getattr(self, "look", 0) + 1
         self.everything = self.look
         """What was read before this look holds no more."""
@@ -79,7 +79,7 @@ class Recalls:
         self._told: frozenset[int] = frozenset()
 
     def current(self) -> int | None:
-        """The number of a look that is fresh enough to serve by; None: the database does not answer."""
+        """The number of a look that is fresh enough; None: the database does not answer."""
         age_s = self._clock() - self._looked_at
         if age_s < FRESH_S:
             return self.look
@@ -91,13 +91,13 @@ class Recalls:
         return self.look if self._clock() - self._looked_at < STALE_S else None
 
     def looked_at(self, look: int) -> float:
-        """When that was, for :meth:`are_fresh`; for ever ago, if there was another one since."""
+        """When that look was, for :meth:`are_fresh`; long ago, if there was another one since."""
         at = self._looked_at  # set after the look's number: it may be too old, and never too new
         return at if self.look == look else float("-inf")
 
     def are_fresh(self, looked_at: float) -> bool:
-        """Whether a look of then is one to serve by, for who does not look. False once when another one is
-        due, so that this request goes where somebody looks, and others go on until then."""
+        """Whether a look of that time is fresh enough, for callers that do not look. False once when another
+        one is due, so that this request goes where a look is made; others go on meanwhile."""
         age_s = self._clock() - looked_at
         if age_s < FRESH_S:
             return True
@@ -186,7 +186,8 @@ recalls = Recalls()
 
 
 def forget_old_recalls() -> int:
-    """The courier's chore, some at a time. Whose last look was before what goes remembers nothing then."""
+    """The courier's chore, some at a time. A process whose last look is older than the deleted rows remembers
+    nothing then."""
     ids = Recall.objects.aggregate(oldest=Min("pk"), newest=Max("pk"))
     if ids["newest"] is None:
         return 0

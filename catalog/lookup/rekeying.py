@@ -1,4 +1,4 @@
-"""Bringing stored operators under today's keys, after a rule of canonicalising changed."""
+"""Gives stored operators today's keys, after a rule of canonicalising changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ADDED_UP = {
 
 @dataclass
 class Rekeyed:
-    """What came of it: operators by what happened to them, and those that today's rules refuse."""
+    """The result: operators by what happened to them, and those that today's rules refuse."""
 
     kept: int = 0
     changed: int = 0
@@ -74,7 +74,7 @@ def rekey_operators() -> Rekeyed:
 
 
 def _merge(gone: models.Model, kept: models.Model) -> None:
-    """Let all that refers to one row refer to the other, add its counts, and delete it."""
+    """Make everything that refers to one row refer to the other, add up its counts, and delete it."""
     for relation in gone._meta.related_objects:
         name = relation.field.name
         for row in relation.related_model._default_manager.filter(**{name: gone}):
@@ -87,7 +87,7 @@ def _merge(gone: models.Model, kept: models.Model) -> None:
 
 
 def _move(row: models.Model, name: str, kept: models.Model) -> None:
-    """Point ``row`` to ``kept``; where a row stands there already, the two become one."""
+    """Point ``row`` to ``kept``; if a row is there already, merge the two."""
     try:
         with transaction.atomic():
             type(row)._default_manager.filter(pk=row.pk).update(**{name: kept})
@@ -96,7 +96,8 @@ def _move(row: models.Model, name: str, kept: models.Model) -> None:
 
 
 def _same_place(row: models.Model, name: str, kept: models.Model) -> models.Model:
-    """The row that has what this one would have: equal in the unique constraint that names the operator."""
+    """The row in the place that this one would take: equal in the unique constraint that names the
+    operator."""
     for constraint in row._meta.constraints:
         if isinstance(constraint, models.UniqueConstraint) and name in constraint.fields:
             place: dict[str, Any] = {field: getattr(row, field) for field in constraint.fields} | {name: kept}

@@ -1,8 +1,9 @@
-"""A charged lookup that is sent again under its Idempotency-Key is answered as it was, and not charged again.
+"""A charged lookup that is sent again under its Idempotency-Key gets its first answer, and is not charged
+again.
 
-What was answered is kept in the transaction of its charges, so that there are both or neither. A repeat that
-comes while the first is being charged waits for it (milliseconds) and gets its answer: no state says that a
-request is under way, so none is left by a process that is killed.
+The answer is stored in the transaction of its charges, so there are both or neither. A repeat during the
+first waits for it (milliseconds) and gets its answer. No state marks a request as running, so a killed
+process leaves none behind.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 KEPT = timedelta(days=1)
 _OLD = Q(at__lt=ExpressionWrapper(Now() - Value(KEPT), DateTimeField()))
-"""By the database's clock: a node whose own runs a day ahead would charge every repeat again."""
+"""By the database's clock: a node whose own is a day ahead would charge every repeat again."""
 
 Answered = tuple[Sequence[Result], Sequence[Result]]
 """Of the operators that were asked for, and of the related ones."""
@@ -36,22 +37,20 @@ Answered = tuple[Sequence[Result], Sequence[Result]]
 
 @dataclass(frozen=True)
 class NamedRequest:
-    """A request with the name that its caller gave it: repeating both is repeating the request."""
+    """A request with its caller's name for it; repeating both repeats the request."""
 
     key: str  # Idempotency-Key
     document: Any  # all that it says, as JSON
 
     @cached_property
     def sha256(self) -> str:
-        """Worked out where it is needed: most lookups are free, and are not kept."""
+        """Computed when needed: most lookups are free and not stored."""
         return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
 
 
 def kept_answer(organisation: Organisation, request: NamedRequest) -> Answered | None:
-    """What this request was answered before, where it was charged. Without price rules no statement.
-
-    Raises :class:`KeyReused` where its key named another one.
-    """
+    """The stored answer to this request, if it was charged. Without price rules no statement. Raises
+    :class:`KeyReused` if its key named another one."""
     if not charging().has_prices(organisation.pk):
         return None
     rows = KeptAnswer.objects.annotate(old=ExpressionWrapper(_OLD, BooleanField()))
@@ -76,7 +75,7 @@ def kept_answer(organisation: Organisation, request: NamedRequest) -> Answered |
 
 
 def keep_answer(organisation: Organisation, request: NamedRequest, answered: Answered) -> None:
-    """In the transaction that charges for it; raises IntegrityError where another did so meanwhile."""
+    """Store it in the transaction that charges for it; raises IntegrityError if another did so meanwhile."""
     KeptAnswer.objects.create(
         organisation=organisation,
         key=request.key,

@@ -1,4 +1,4 @@
-"""What clients report: hits that their own caches answered, counted once however often a report arrives."""
+"""Clients' reports of hits from their own caches, counted once however often a report arrives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from catalog.usage.recording import CHARGED
 from catalog.usage.usage_rows import Jobs, count, jobs_of, usages
 
 NODE = "client of {}"
-"""Stands for the machine in a report's rows: one client's numbers never meet another organisation's."""
+"""Stands for the machine in a report's rows, so that clients of different organisations never collide."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class CacheReport:
 
 
 class Counted(NamedTuple):
-    """Of a report: how many implementations it counted for; and what the job may still spend, where it was
-    charged."""
+    """The result of a report: for how many implementations it counted; what the job may still spend, if it
+    was charged."""
 
     implementations: int
     left_micros: int | None = None
@@ -88,7 +88,7 @@ def record_report(
 def _bill(
     line: JournalLine, agreed: Mapping[str, int], row: models.JournalSegment, jobs: Jobs, key: str
 ) -> tuple[Sequence[JournalHit], int | None]:
-    """Charge what was agreed on, in rows of a segment apart; gives them as hits, and what is left."""
+    """Charge agreed uses, in rows of a segment of their own; returns them as hits, and what is left."""
     billed: list[JournalHit] = []
     apart = models.JournalSegment(node=row.node, segment=f"{CHARGED}{row.segment}")
 
@@ -105,8 +105,8 @@ def _bill(
 
 
 def _in_order(served: Sequence[JournalHit], used: Mapping[int, float]) -> list[int]:
-    """Operators in the order of their first use, as a report lists them. One by number says nothing of an
-    order: clients that knew none sorted."""
+    """Operators in the order of first use, if the report lists them so. An order by number says nothing:
+    older clients sorted."""
     if list(used) == sorted(used):
         return []
     operators = {hit.implementation_id: hit.operator_id for hit in served}

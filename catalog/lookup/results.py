@@ -1,4 +1,4 @@
-"""What a lookup says of one operator."""
+"""A lookup's result for one operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Result(NamedTuple):
     neighbour: NeighbourHit | None = None  # whose best it is, where it is another target's
 
     def to_json(self) -> dict[str, Any]:
-        """What :meth:`from_json` reads: kept, and never shown."""
+        """The stored form that :meth:`from_json` reads; never shown."""
         near = self.neighbour and self.neighbour._asdict() | {"hit": _to_json(self.neighbour.hit)}
         best, terms = self.best and _to_json(self.best), self.terms and asdict(self.terms)
         return self._asdict() | {"best": best, "terms": terms, "neighbour": near}

@@ -1,4 +1,4 @@
-"""The last step of a lookup: what was served is written down, and charged where a price rule applies."""
+"""The last step of a lookup: served hits are written down, and charged if a price rule applies."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ def serve(
     asked: Sequence[int],
     keep: Callable[[Mapping[str, Terms]], None],
 ) -> Mapping[str, Terms]:
-    """Write one lookup down before its answer leaves; gives the terms of what is charged or withheld, by
-    operator key. ``asked``: ids of all these operators, in the order of the request.
-
-    Free hits and misses (operator id, calls) are journalled. Charged hits are written in one transaction:
-    usage, ledger entry and balance together, and with ``keep`` the answer. The journal comes last in it, so
-    that a journal that cannot be written charges nobody. What is withheld counts as a miss: the job got
-    nothing.
-
-    Raises :class:`catalog.errors.JournalError`; then nothing must be served.
-    """
+    """Write one lookup down before its answer leaves; returns the terms of what is charged or withheld, by
+    operator key. ``asked``: ids of all operators in the request's order. Free hits and misses (operator id,
+    calls) are journalled. Charged hits are written in one transaction: usage, ledger entry, balance and, with
+    ``keep``, the answer. The journal comes last in it, so that a journal that cannot be written charges
+    nobody. What is withheld counts as a miss: the job got nothing. Raises
+    :class:`catalog.errors.JournalError`; nothing may be served then."""
     decider = charging()
     if not hits or not decider.concerns(payer.organisation_id, hits):
         journal_lookup(payer.organisation_id, payer.job, hits, misses, asked)

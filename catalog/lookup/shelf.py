@@ -1,4 +1,4 @@
-"""Memory with a bound: what is asked for again stays, what nobody asks for makes room. PURE."""
+"""A bounded cache: values asked for again stay, others make room. PURE."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ V = TypeVar("V", bound=Weighed)
 
 
 class Shelf(Generic[K, V]):
-    """At most ``most_bytes`` of values, by key; 0: none is kept.
-
-    Two halves: what is put, or found in the old half, goes into the young one; when that is full it becomes
-    the old one, and what was old goes. So a look-up is one or two of a dict, where an order by use would cost
-    as much again, and a million keys asked once each push out nothing that is asked for all the time, but
-    for half of the room.
-    """
+    """At most ``most_bytes`` of values by key; 0: none. It has two generations. A value that is put, or found
+    in the old one, goes into the young one; when that is full, it becomes the old one and the old values are
+    dropped. So a look-up is one or two of a dict, half the cost of an order by use. A million keys asked once
+    each push out frequent values from at most half of the room."""
 
     def __init__(self, most_bytes: int) -> None:
         self._half_bytes = most_bytes // 2
@@ -46,7 +43,7 @@ class Shelf(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Keep it; what is larger than half of the room is not kept."""
+        """Keep it, unless it is larger than half of the room."""
         weight = value.weight_bytes
         if weight > self._half_bytes:
             return

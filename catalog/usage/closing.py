@@ -1,11 +1,9 @@
-"""Old usage, by rule: hits one by one for some whole months; of what is older the sums alone.
+"""Old usage: single hits are kept for some whole months, and only sums of older ones.
 
-A month is closed once its hours are rolled up: its Usage rows go, the tallies of its hours become its days',
-and no rollup of it is made again, since what it would be made of is gone. Statements, totals, jobs' days and
-hours of traffic stay as they were. What arrives later (a journal of a machine that was away for months) is
-counted in sums and has no row of its own.
-
-The courier's chore; each call does a little of each, in short transactions, and can be killed anywhere.
+A month is closed once its hours are rolled up. Its Usage rows are deleted, the tallies of its hours become
+its days', and its rollups are not made again, since their source is gone. Statements, totals, jobs' days and
+hours of traffic stay. What arrives later (the journal of a machine that was away for months) is counted in
+sums only. The courier does a little of it in each call, in short transactions, and can be killed anywhere.
 """
 
 from __future__ import annotations
@@ -25,25 +23,25 @@ from catalog.usage import partitions
 
 BATCH = 500
 _SURELY_OPEN = timedelta(days=27)
-"""A month is closed after a whole month more, at the earliest."""
+"""A month is closed after another whole month, at the earliest."""
 _BETWEEN = timedelta(days=1)
 EVER = datetime.min.replace(tzinfo=UTC)
 TALLIED = ("hits", "default_hits", "neighbour_hits", "misses", "hit_calls", "miss_calls", "saved_us")
-"""What is counted of lookups, wherever it is added up."""
+"""The counts of lookups, wherever they are summed."""
 
 
 def closed_before() -> datetime:
-    """The beginning of the first month (UTC) that is not closed; ``EVER`` where none was closed yet."""
+    """The beginning of the first open month (UTC); ``EVER`` if none was closed yet."""
     return ClosedUsage.objects.values_list("before", flat=True).first() or EVER
 
 
 def boundary(oldest: datetime) -> datetime:
-    """The same, for what is not older than ``oldest``: asks the database only where that is old enough."""
+    """The same, if ``oldest`` is old enough to need it: otherwise no statement."""
     return EVER if oldest > timezone.now() - _SURELY_OPEN else closed_before()
 
 
 def keep_by_rule() -> None:
-    """The chore: months ahead get their part of the table, months that have passed are closed."""
+    """The chore: make table parts for months ahead, and close months that have passed."""
     now = timezone.now()
     partitions.make_ahead(now)
     close(now)
@@ -52,9 +50,9 @@ def keep_by_rule() -> None:
 
 
 def close(now: datetime) -> bool:
-    """Close the oldest month that is not closed and older than ``OPATLAS_USAGE_MONTHS`` whole months; False
-    where none is, where hours of it are not rolled up yet, and within a day after another: a clock that is
-    years ahead for a while costs a month's detail, and not all of it."""
+    """Close the oldest open month older than ``OPATLAS_USAGE_MONTHS`` whole months. False if there is none,
+    if some of its hours are not rolled up, or within a day after another: a clock that is wrongly years ahead
+    then costs one month's detail only."""
     last = partitions.month_after(now, -conf().usage_months)
     row = ClosedUsage.objects.first()
     if row is not None and (row.before >= last or abs(now - row.closed_at) < _BETWEEN):
@@ -71,7 +69,7 @@ def close(now: datetime) -> bool:
 
 
 def forget_usage() -> int:
-    """Some of what is closed: a month whole where the table has parts, else a batch of rows; how many rows
+    """Delete some closed usage: a whole month if the table has parts, else a batch; returns how many rows
     were deleted one by one."""
     before = closed_before()
     partitions.drop_one(before)
@@ -82,7 +80,7 @@ def forget_usage() -> int:
 
 
 def sum_by_day() -> int:
-    """Some tallies of closed hours become their day's; how many."""
+    """Turn some tallies of closed hours into their day's; returns how many."""
     row = ClosedUsage.objects.first()
     if row is None or (row.by_day_before is not None and row.by_day_before >= row.before):
         return 0
@@ -115,5 +113,5 @@ def _add_to_days(hours: Sequence[LookupTally]) -> None:
 
 
 def day_of(at: datetime) -> datetime:
-    """Its first moment (UTC)."""
+    """The day's first moment (UTC)."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

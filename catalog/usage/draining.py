@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _LINES_PER_TRANSACTION = 200
 OF_SEGMENTS, OF_LINES = "draining a segment of the journal", "draining a line of the journal"
 SET_ASIDE = "set-aside"
-"""The folder, below the journal's, of lines that cannot become rows."""
+"""The folder, below the journal's, for lines that cannot become rows."""
 KEPT = timedelta(days=30)
 """Rows of segments that are closed: a client may repeat a report for a week."""
 
@@ -60,12 +60,12 @@ def drain_journal(limit: int = 1_000_000) -> int:
 
 
 def is_held_up() -> bool:
-    """Whether a segment could not be drained, and is tried again later."""
+    """Whether a segment could not be drained and is tried again later."""
     return held_back(OF_SEGMENTS).exists()
 
 
 def _drain_some(path: Path, most: int, closed: bool) -> int:
-    """The next lines of one segment, without one that cannot be saved; gives how many it went over."""
+    """Drain the next lines of one segment, without one that cannot be saved; returns how many lines."""
     try:
         return _drain_together(path, most, closed)
     except Exception as error:
@@ -78,8 +78,8 @@ def _drain_some(path: Path, most: int, closed: bool) -> int:
 
 
 def _leave_out(path: Path, error: Exception) -> int:
-    """Go past the next line, which is kept aside, once it has failed a few times: what fails with every line
-    must not set all of them aside. Until then the error is raised."""
+    """Skip the next line, which is kept aside, after it has failed a few times: an error of every line must
+    not set all of them aside. Until then the error is raised."""
     row, _ = models.JournalSegment.objects.get_or_create(node=conf().node, segment=path.name)
     failed = number_of(f"{path.name}:{row.drained_bytes}")
     if note_failure(OF_LINES, error, failed, for_good=True) < LASTS:
@@ -97,7 +97,7 @@ def _leave_out(path: Path, error: Exception) -> int:
 
 
 def _keep_aside(path: Path, start: int, raw: bytes, error: Exception) -> None:
-    """A line that becomes no rows, in a file that nobody drains: who runs the service is told."""
+    """Keep a line that cannot become rows in a file that is not drained, and tell the service's operators."""
     folder = journal_folder() / SET_ASIDE
     logger.error("journal %s: the line at byte %d is set aside in %s: %r", path.name, start, folder, error)
     folder.mkdir(exist_ok=True)
@@ -161,14 +161,14 @@ def _read(path: Path, start: int, most: int, closed: bool) -> ReadLines:
 
 
 def _finish(path: Path) -> None:
-    """A closed segment that is all drained: its file goes, its row stays for a while."""
+    """A closed segment that is drained: delete its file, and keep its row for a while."""
     rows = models.JournalSegment.objects.filter(node=conf().node, segment=path.name)
     rows.update(closed=True, closed_at=timezone.now())
     path.unlink(missing_ok=True)
 
 
 def forget_old_segments() -> int:
-    """The courier's chore. What is repeated later than that finds its Usage rows, where it had any."""
+    """The courier's chore. A later repetition finds its Usage rows, if it had any."""
     return models.JournalSegment.objects.filter(closed_at__lt=timezone.now() - KEPT).delete()[0]
 
 
@@ -192,8 +192,8 @@ def _of_open_months(row: models.JournalSegment, lines: Sequence[JournalLine]) ->
 
 
 def _not_drained(row: models.JournalSegment, lines: Sequence[JournalLine], end: int) -> list[JournalLine]:
-    """Lines whose usage is not there yet. The position says so already; a position that was lost (a restored
-    table) must not charge twice."""
+    """Lines whose usage is not stored yet. The position says so too; but if it is lost (a restored table),
+    nothing may be charged twice."""
     if not lines:
         return []
     times = [line.at for line in lines]
@@ -210,7 +210,7 @@ def _not_drained(row: models.JournalSegment, lines: Sequence[JournalLine], end: 
 
 
 def _of_known(lines: Sequence[JournalLine]) -> list[JournalLine]:
-    """Without what was deleted since: a row that cannot be written must not hold up all others."""
+    """Without rows deleted since: one that cannot be written must not stop all others."""
     hits = [hit for line in lines for _, hit in line.numbered_hits()]
     operators = {hit.operator_id for hit in hits}
     operators |= {miss.operator_id for line in lines for miss in line.misses}

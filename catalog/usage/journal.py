@@ -1,7 +1,7 @@
 """The journal: what was served, on disk before the answer leaves.
 
-Append-only files below ``OPATLAS_HOME/journal``, one per process, rotated by size. A line is one lookup. A
-writer keeps its file locked for as long as it lives, so that who drains knows which files can grow.
+Append-only files below ``OPATLAS_HOME/journal``, one per process, rotated by size; a line is one lookup. A
+writer keeps its file locked while it lives, so that draining knows which files can grow.
 """
 
 from __future__ import annotations
@@ -37,15 +37,13 @@ class Journal:
         self._read: CatalogConf | None = None
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write one line, given as what its JSON says; see :meth:`append_line`."""
+        """Write one line, given as its JSON object; see :meth:`append_line`."""
         self.append_line(json.dumps(entry, separators=(",", ":")).encode())
 
     def append_line(self, text: bytes) -> None:
-        """Write one line, without its end; when this returns, killing the process cannot lose it.
-
-        Raises :class:`JournalError` when the disk is full or gone. Only a crash of the machine itself can
-        lose lines that the system had not flushed: a lookup does not wait for the disk.
-        """
+        """Write one line, without its end. When this returns, killing the process cannot lose it. Raises
+        :class:`JournalError` if the disk is full or gone. Only a crash of the machine can lose lines that the
+        system had not flushed: a lookup does not wait for the disk."""
         line = text + b"\n"
         with self._lock:
             try:
@@ -99,8 +97,8 @@ class Journal:
 
 
 def _write(descriptor: int, text: bytes) -> int:
-    """As ``os.write``, which lets another thread of Python go first: while that one computes, the answer to
-    this lookup waits for a time that is many times as long as writing takes."""
+    """Like ``os.write``, which lets another Python thread run first; the answer to this lookup would then
+    wait many times as long as writing takes."""
     written: int = _libc.write(descriptor, text, len(text))
     if written < 0:
         number = ctypes.get_errno()
@@ -121,12 +119,12 @@ close = _journal.close
 
 
 def segments() -> list[Path]:
-    """The files that lie there, the oldest first."""
+    """The existing files, the oldest first."""
     return sorted(journal_folder().glob(f"*{SUFFIX}"))
 
 
 def is_closed(path: Path) -> bool:
-    """Whether nobody writes to this file any more."""
+    """Whether no process writes to this file any more."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

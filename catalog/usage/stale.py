@@ -1,4 +1,4 @@
-"""Marks on hours whose rollups no longer say what the rows say."""
+"""Marks hours whose rollups differ from the rows."""
 
 from __future__ import annotations
 

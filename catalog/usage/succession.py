@@ -1,8 +1,8 @@
 """What jobs ask for one after the other, learnt where usage is drained, in its transaction.
 
-A job's order is that in which it first asked for each operator, hits and misses alike; so each pair counts
-once for a job, however often that runs its loop. An organisation learns from its own jobs alone, and is sent
-nothing else: of what others asked for there is nothing that an answer could depend on.
+A job's order is that of its first lookups of each operator, hits and misses alike. So each pair counts once
+for a job, however often its loop runs. An organisation learns from its own jobs alone and is sent nothing
+else, so no answer can depend on others' lookups.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from catalog.upsert import add_up
 from catalog.usage.journal_line import JournalLine
 
 WINDOW = 32
-"""So many operators that come after one are noted with it."""
+"""How many operators that come after one are noted with it."""
 STRONGEST = 64
-"""So many are kept of an operator; twice what is sent, so that new ones may grow."""
+"""How many are kept for an operator: twice what is sent, so that new ones may grow."""
 MOST_ROWS = 500_000
-"""Of an organisation; those that came up longest ago make room."""
+"""Of an organisation; those not seen for longest are dropped."""
 MOST_SENT = 32
 LAST_ASKED = 4
-"""Of the operators of a lookup: what came after these is sent along."""
+"""How many of a lookup's last operators count: what came after these is sent along."""
 KEPT = timedelta(days=90)
 
 Pair = tuple[int, int]  # ids of the operator before, and of the one after
@@ -54,7 +54,7 @@ def asked_next(organisation: Organisation | int, keys: Sequence[str]) -> list[st
 
 
 def forget_old_successions() -> int:
-    """The courier's chore: what has not come up for long goes; says how many did."""
+    """The courier's chore: delete pairs that were not seen for long; returns how many."""
     return Succession.objects.filter(last_at__lt=timezone.now() - KEPT).delete()[0]
 
 

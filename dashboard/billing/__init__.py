@@ -1,1 +1,1 @@
-"""What hits cost: price rules, the ledger, credit, and what is withheld until it is paid."""
+"""The cost of hits: price rules, the ledger, credit, and what is withheld until it is paid."""

@@ -19,7 +19,7 @@ from dashboard.billing.models import Account, Kind, LedgerDay, LedgerEntry, Plan
 from dashboard.conf import conf
 
 MOST_MICROS = 10**15
-"""No single movement is larger (a thousand million units)."""
+"""The largest movement (a thousand million units)."""
 
 CURRENCIES = (
     "EUR",
@@ -47,8 +47,8 @@ class RefundTooLarge(RequestError):
 
 @dataclass(frozen=True)
 class Movement:
-    """Money that comes or goes other than by a hit. ``event_id`` with its provider makes it happen once.
-    A refund names its provider's ``payment`` by that one's event id."""
+    """Money that moves other than by a hit. ``event_id`` with its provider makes it happen once. A refund
+    names its ``payment`` by the provider's event id."""
 
     kind: str
     amount_micros: int
@@ -73,7 +73,7 @@ def locked(organisation_id: int, currency: str) -> Account:
 
 
 def limit_micros(account: Account, now: datetime) -> int:
-    """How far below zero what is withheld may take the balance now."""
+    """How far below zero withheld hits may take the balance now."""
     return account.credit_limit_micros if account.plan == Plan.POSTPAID and plan_runs(account, now) else 0
 
 
@@ -82,11 +82,9 @@ def plan_runs(account: Account, now: datetime) -> bool:
 
 
 def move(organisation_id: int, currency: str, movement: Movement) -> LedgerEntry:
-    """Add one entry that is no charge, and tell the organisation's webhooks of credit.
-
-    Raises :class:`RequestError` where the account is kept in another currency or the amount cannot be, and
-    where a refund is of no payment, or of more than is left of it.
-    """
+    """Add one entry other than a charge, and tell the organisation's webhooks of credit. Raises
+    :class:`RequestError` if the account has another currency, the amount is impossible, or a refund names no
+    payment or exceeds what is left of it."""
     if not 0 < abs(movement.amount_micros) <= MOST_MICROS:
         raise RequestError("An amount is not nothing, and at most a thousand million.", where="amount")
     with transaction.atomic():
@@ -117,7 +115,7 @@ def move(organisation_id: int, currency: str, movement: Movement) -> LedgerEntry
 
 
 def _payment_of(refund: Movement, organisation_id: int) -> LedgerEntry:
-    """The payment that a refund takes back; the account is locked, so that two cannot take the same."""
+    """The payment that a refund returns. The account is locked, so that two refunds cannot share it."""
     payment = LedgerEntry.objects.filter(
         organisation_id=organisation_id, kind=Kind.CREDIT, provider=refund.provider, event_id=refund.payment
     ).first()
@@ -181,8 +179,8 @@ def post_event(organisation_id: int, event_type: str, data: Mapping[str, Any], *
 def give_credit(
     organisation: Organisation, amount_micros: int, reason: str, *, currency: str, by: Mapping[str, Any]
 ) -> LedgerEntry:
-    """Credit (or, below zero, a correction) by hand, with a reason, in the audit log. ``by`` is what
-    :func:`catalog.people.audit.record` takes of who did it: user, api_key, request, actor."""
+    """Credit (or, below zero, a correction) by hand, with a reason, in the audit log. ``by``: who did it, as
+    :func:`catalog.people.audit.record` takes it: user, api_key, request, actor."""
     reason = " ".join(reason.split())
     if not reason:
         raise RequestError("Say why: credit by hand needs a reason.", where="reason")
@@ -245,7 +243,7 @@ def account_named(reference: str) -> Account:
 
 
 def open_account(organisation_id: int, currency: str = "") -> Account:
-    """The organisation's account, made if there is none: a page must name where to pay to."""
+    """The organisation's account, made if needed: a page must say where to pay."""
     account = Account.objects.filter(organisation_id=organisation_id).first()
     if account is None:
         with transaction.atomic():

@@ -1,5 +1,5 @@
-"""Agreements on further uses: made when a hit is charged to a job that set a limit, and billed when its
-client reports them."""
+"""Agreements on further uses: made when a hit is charged to a job with a limit, and billed when its client
+reports uses."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dashboard.billing.models import JobSpending, UseAgreement
 from dashboard.billing.recording import Charge, record_charges
 
 KEPT = timedelta(days=7)
-"""After its end: uses may be reported for so long, by the next process where one was killed."""
+"""How long after its end uses may still be reported, by the next process if one was killed."""
 
 
 def agree(payer: Payer, desk: Desk, now: datetime) -> dict[str, AgreedUses]:
-    """For what was charged here, by operator key; one that was made before and is the same is prolonged."""
+    """Agreements for what was charged here, by operator key; an equal earlier one is prolonged."""
     if payer.limit is None or not desk.charges:
         return {}
     _spend(payer, payer.limit.micros, desk, now)
@@ -59,7 +59,7 @@ def agree(payer: Payer, desk: Desk, now: datetime) -> dict[str, AgreedUses]:
 def bill_uses(
     payer: Payer, uses: Mapping[str, int], record: Callable[[Sequence[JournalHit]], Sequence[Usage]]
 ) -> int | None:
-    """As :meth:`catalog.charging.Charging.bill_uses` says."""
+    """See :meth:`catalog.charging.Charging.bill_uses`."""
     now = timezone.now()
     rows = UseAgreement.objects.filter(
         reference__in=list(uses),
@@ -82,11 +82,9 @@ def bill_uses(
 
 
 def end_spending(number: int, owned: Q, by: Mapping[str, Any]) -> JobSpending:
-    """End a job's limit and what was agreed on under it; gives the row. ``owned``: whose rows may be ended;
-    ``by``: who does it, as ``audit.record`` takes it. Uses that were not reported yet are not charged.
-
-    Raises :class:`Unknown` where there is no such row, :class:`RequestError` where it has ended.
-    """
+    """End a job's limit and its agreements; returns the row. ``owned``: whose rows may be ended; ``by``: who
+    does it, as ``audit.record`` takes it. Unreported uses are not charged. Raises :class:`Unknown` if there
+    is no such row, :class:`RequestError` if it has ended."""
     found = JobSpending.objects.filter(owned, pk=number)
     with transaction.atomic():
         row = found.first()
@@ -148,7 +146,7 @@ def _hit(agreement: UseAgreement, uses: int) -> JournalHit:
 
 
 def spent_micros(payer: Payer) -> int:
-    """By this job under its limits so far."""
+    """What this job has spent under its limits so far."""
     mine = JobSpending.objects.filter(organisation=payer.organisation_id, job=payer.job, ended_as=0)
     return mine.values_list("spent_micros", flat=True).first() or 0
 

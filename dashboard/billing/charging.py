@@ -1,4 +1,4 @@
-"""What the catalogue asks when it serves: which hits are charged, which are withheld, and at what price."""
+"""Billing's answers to the catalogue: which hits are charged, which are withheld, and at what price."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Billing(Charging):
 
 
 def _room(account: Account | None, now: datetime) -> int:
-    """What may be charged for hits that are withheld otherwise: credit, and how far below it a plan goes."""
+    """What may be charged for hits that are otherwise withheld: credit, and how far below it a plan goes."""
     return account.balance_micros + limit_micros(account, now) if account else 0
 
 

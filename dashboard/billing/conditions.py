@@ -1,5 +1,5 @@
-"""What a price rule can ask of a hit: each condition is a field of the rule, and an entry here. An empty
-field asks nothing."""
+"""The conditions of price rules: each is a field of the rule and an entry here. An empty field has no
+condition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OpTypes = Mapping[int, str]
 
 @dataclass(frozen=True)
 class PriceCondition:
-    """``name`` is the rule's field; what it can be stands there: its choices, else its length."""
+    """``name``: the rule's field, which has the possible values: its choices, else its length."""
 
     name: str
     of: Callable[[Any, OpTypes], str]

@@ -1,4 +1,4 @@
-"""Deciding what hits and uses cost, one after the other, while the account is locked."""
+"""Prices hits and uses one after the other, while the account is locked."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from dashboard.billing.recording import Charge, WithheldHit
 from dashboard.web.wording import money
 
 PAY_URL = "/billing/"
-"""Where people read their prices and pay: the page named ``billing``."""
+"""Where people see their prices and pay: the page named ``billing``."""
 
 MOST_OWED_MICROS = 10**18
-"""No account owes more, whatever its rules: balances stay within 64 bits."""
+"""The most that an account can owe: balances stay within 64 bits."""
 
 Priced = Hit | UseAgreement
 
 
 def month_of(moment: datetime) -> date:
-    """The first day of the calendar month (UTC) that tiers and caps count in."""
+    """The first day of the calendar month (UTC) of tiers and caps."""
     return moment.astimezone(UTC).date().replace(day=1)
 
 
 class Desk:
-    """Of one lookup or one report. ``spent_micros``: by the job before this, where it set a limit."""
+    """For one lookup or one report. ``spent_micros``: by the job before, if it has a limit."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Desk:
         self._spent = spent_micros
 
     def take(self, hit: Hit, calls: float, rule: PriceRule) -> None:
-        """Charge a hit, or hold it back."""
+        """Charge a hit, or withhold it."""
         so_far = self._so_far(hit, rule)
         price = quote(rule.price, so_far, calls, hit.default_us, hit.median_us)
         amount = 0 if self._flat else price.micros
@@ -64,7 +64,7 @@ class Desk:
             self._charge(Charge(hit, calls, rule, price.list_micros, amount, balance, opens=opens))
 
     def take_uses(self, agreement: UseAgreement, uses: int) -> None:
-        """Charge as many of these as are covered."""
+        """Charge as many of these uses as are covered."""
         price = quote_uses(
             agreement.rule.price,
             self._so_far(agreement, agreement.rule),
@@ -80,7 +80,7 @@ class Desk:
         self._charge(Charge(agreement, calls, agreement.rule, listed, amount, balance, covered))
 
     def further(self, charge: Charge) -> tuple[int, int]:
-        """What a further use of a charged hit costs, and how many are covered at that price."""
+        """The price of a further use of a charged hit, and how many are covered at it."""
         hit, rule = charge.hit, charge.rule
         price, run = quote_run(
             rule.price, self._so_far(hit, rule), charge.calls, hit.default_us, hit.median_us
@@ -90,20 +90,20 @@ class Desk:
         return price.micros, min(run, self.left(rule) // price.micros)
 
     def left(self, rule: PriceRule) -> int:
-        """What may still be spent under a rule: of the job's limit, and of credit where it withholds."""
+        """What may still be spent under a rule: of the job's limit, and of credit if the rule withholds."""
         return max(0, min(self._credit(rule), self._limit_left()))
 
     def left_under(self, agreement: UseAgreement) -> int:
-        """The same under an agreement, by the limit that it was made with."""
+        """The same under an agreement, by its own limit."""
         return max(0, min(self._credit(agreement.rule), agreement.limit_micros - self._spent))
 
     @property
     def spent_micros(self) -> int:
-        """By the charges made here."""
+        """The sum of the charges made here."""
         return sum(charge.amount_micros for charge in self.charges)
 
     def terms(self) -> dict[str, Terms]:
-        """Of hits, by operator key."""
+        """Terms of hits, by operator key."""
         currency = self._account.currency
         found = {
             charge.hit.key: self._terms(
@@ -153,7 +153,7 @@ class Desk:
         return self._balance - (self._floor if rule.mode == Mode.WITHHOLD else -MOST_OWED_MICROS)
 
     def _limit_left(self) -> int:
-        """In another currency than the account's it covers nothing."""
+        """A limit in another currency than the account's covers nothing."""
         limit = self._payer.limit
         if limit is None:
             return MOST_MICROS

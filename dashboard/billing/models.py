@@ -39,7 +39,7 @@ class AppendOnly(models.Model):
 
 
 class Plan(models.TextChoices):
-    """Beside credit, which always covers what it suffices for."""
+    """What covers hits beside credit."""
 
     NONE = "none"  # credit alone
     PREPAID = "prepaid"  # paid for until a date: hits cost nothing more
@@ -51,8 +51,8 @@ def new_reference() -> str:
 
 
 class Account(models.Model):
-    """One organisation's money: what it has in credit (negative: what it owes). Made with its first charge or
-    payment. The balance is the sum of its ledger entries; it changes only together with one."""
+    """One organisation's money: its credit (negative: its debt). Made with its first charge or payment. The
+    balance is the sum of its ledger entries, and changes only with one."""
 
     organisation = models.OneToOneField(Organisation, models.PROTECT, related_name="account")
     # How a payment names the account: says nothing about the organisation.
@@ -85,9 +85,9 @@ class Mode(models.TextChoices):
 
 
 class PriceRule(AppendOnly):
-    """One version of a price. A change adds a version to the same ``line``, and ends the one before it: that
-    is the only thing about a version that is ever written again (``until_at``). Unsaved it is a draft: one
-    without ``from_at`` begins at once."""
+    """One version of a price. A change adds a version to the same ``line`` and ends the one before
+    (``until_at``), the only later change to a version. An unsaved one is a draft; without ``from_at`` it
+    begins at once."""
 
     line = models.UUIDField(default=uuid.uuid4, editable=False)
     version = models.PositiveIntegerField(default=1)
@@ -129,13 +129,13 @@ class PriceRule(AppendOnly):
 
     @cached_property
     def asked(self) -> list[tuple[PriceCondition, str]]:
-        """The conditions that it has, with what they ask."""
+        """Its conditions with their values."""
         values = ((one, getattr(self, one.name)) for one in CONDITIONS)
         return [(one, value) for one, value in values if value]
 
     @property
     def past(self) -> Q:
-        """Usage rows, or bests, that are what it asks for."""
+        """Usage rows, or bests, that meet its conditions."""
         return Q(*(one.past(value) for one, value in self.asked))
 
     @cached_property
@@ -151,7 +151,7 @@ class PriceRule(AppendOnly):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """The first that matches counts: highest priority, then the most particular, then the newest."""
+        """The first match counts: highest priority, then the most specific, then the newest."""
         return -self.priority, -len(self.asked) - (self.organisation_id is not None), -self.pk
 
     def holds(self, organisation_id: int, now: datetime) -> bool:
@@ -164,13 +164,13 @@ class PriceRule(AppendOnly):
         return self.mode != Mode.FREE and (self.charges_default or not is_default)
 
     def matches(self, one: Any, op_types: OpTypes) -> bool:
-        """Whether a hit or an implementation is what it asks for."""
+        """Whether a hit or an implementation meets its conditions."""
         return all(condition.of(one, op_types) == value for condition, value in self.asked)
 
 
 class MonthCount(models.Model):
-    """What a rule charged an organisation in one month (UTC): what tiers and caps go by. Added to while the
-    account is locked, in the transaction of the charge."""
+    """What a rule has charged an organisation in one month (UTC), for tiers and caps. Added to in the
+    transaction of the charge, while the account is locked."""
 
     organisation = models.ForeignKey(Organisation, models.PROTECT, related_name="+")
     line = models.UUIDField()  # of the rule: a new version goes on counting
@@ -354,9 +354,9 @@ class LedgerDay(models.Model):
 
 
 class Purchase(models.Model):
-    """An implementation that an organisation was served: its artifact and code are open to it whatever
-    withholds them. Ever after where it paid a price a hit, under whichever rule; until ``ends_at`` where a
-    free tier, a cap or a plan made the hit of a withheld one cost nothing, or only time saved was paid."""
+    """An implementation that an organisation was served: its artifact and code are open to it, whatever
+    withholds them. For ever if it paid a price a hit, under whichever rule. Until ``ends_at`` if a free tier,
+    a cap or a plan made the hit free, or only time saved was paid."""
 
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="+")
     implementation = models.ForeignKey(Implementation, models.CASCADE, related_name="+")

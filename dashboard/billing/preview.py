@@ -1,4 +1,4 @@
-"""What a price rule would have cost: last month's hits, priced as it says."""
+"""The cost of a price rule on last month's hits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from dashboard.billing.models import Mode, PriceRule
 from dashboard.billing.pricing import MOST_MICROS, Price, SoFar, quote_uses
 
 MOST_HITS = 50_000
-"""More hits than this are not priced one by one: the earliest of the month are, and scaled up."""
+"""The most hits that are priced one by one: if there were more, the month's earliest are priced, and the
+result scaled."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Preview:
 
 
 def preview(draft: PriceRule, now: datetime | None = None) -> Preview:
-    """Last month (UTC), as if this had been the only rule: what others take first is not taken off."""
+    """Last month (UTC), as if this were the only rule: what other rules match first is not subtracted."""
     first = (now or timezone.now()).astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     month = (first - timedelta(days=1)).replace(day=1)
     matching = _matching(draft).filter(served_at__gte=month, served_at__lt=first)

@@ -1,4 +1,4 @@
-"""The list of prices: rules are added, replaced by a next version, and ended; none is ever edited."""
+"""The list of prices: rules are added, replaced by a next version, and ended; none is edited."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_TIERS = 20
 MOST_HITS = 10**12
 MOST_PRIORITY = 1000
 WHILE_TYPED = timedelta(minutes=5)
-"""So long ago still counts as now: somebody typed the moment, and then looked at what it would cost."""
+"""A moment this recent counts as now: it was typed, and then the costs were looked at."""
 
 
 def check(draft: PriceRule) -> PriceRule:
@@ -55,7 +55,8 @@ def check(draft: PriceRule) -> PriceRule:
 
 
 def _check_sold(draft: PriceRule) -> None:
-    """Who paid for one hit has what it served for good, and callers say how much time a hit saves them."""
+    """Paying for one hit buys what it served for good, and callers report the time saved: such a price needs
+    a price a hit."""
     first = {"per_hit_micros": draft.per_hit_micros, "per_saved_second_micros": draft.per_saved_second_micros}
     for tier in (first, *draft.tiers):
         if draft.mode == Mode.WITHHOLD and tier.get("per_saved_second_micros") and not tier["per_hit_micros"]:
@@ -100,7 +101,7 @@ def change(last: PriceRule, draft: PriceRule, by: Mapping[str, Any]) -> PriceRul
 
 
 def check_open(last: PriceRule) -> None:
-    """Raises :class:`RequestError` for a rule that has ended, or is to end: none follows it."""
+    """Raises :class:`RequestError` for a rule that has ended or will end: nothing can follow it."""
     if last.until_at is not None:
         raise RequestError("This rule has ended: add a new one.", where="line")
 
@@ -144,7 +145,7 @@ def _last(line: UUID) -> PriceRule:
 
 
 def _end_row(row: PriceRule, at: datetime) -> bool:
-    """Whether it was this call that ended it. A version that is to end later may not be ended again."""
+    """Whether this call ended it. A version with a later end cannot be ended again."""
     return PriceRule.objects.filter(pk=row.pk, until_at=None).update(until_at=at) == 1
 
 

@@ -1,8 +1,8 @@
-"""What a hit costs, by the price, the hit, and what the month had before it. PURE.
+"""The price of a hit, from the price, the hit, and the month so far. PURE.
 
-Integers in millionths of the currency throughout. The only rounding is of time saved: half a millionth or
-more is one (round half up), decided exactly, on fractions. A price that sells what was withheld counts one
-call at least, and a millionth at least where time is saved: callers say how often they call.
+All amounts are integers in millionths of the currency. Only time saved is rounded: half a millionth or more
+becomes one (round half up), decided exactly on fractions. A price that sells withheld hits counts at least
+one call, and at least a millionth if time is saved, since callers report their own calls.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 MOST_MICROS = 10**15
-"""No hit costs more than this (a thousand million units): sums stay within 64 bits whatever a caller claims
-to call."""
+"""The most for one hit (a thousand million units): sums stay within 64 bits whatever a caller claims to
+call."""
 
 MOST_USES = 10**9
-"""No more uses are agreed on, or reported, at once."""
+"""The most uses agreed on, or reported, at once."""
 
 _US_PER_S = 1_000_000
 
@@ -41,12 +41,12 @@ class Price:
     sells: bool = False
 
     def tier(self, hit: int) -> PriceTier:
-        """The one that the ``hit``-th hit of a month falls into."""
+        """The tier of a month's ``hit``-th hit."""
         return next(tier for tier in reversed(self.tiers) if tier.from_hit <= hit)
 
     def sells_at(self, hit: int) -> bool:
-        """Whether who pays for the ``hit``-th hit of a month has bought what it serves: it has a price of its
-        own, not of the time alone that its caller says it saves."""
+        """Whether paying for the ``hit``-th hit of a month buys what it serves: it has a price a hit, not
+        only one for the time that its caller says it saves."""
         return self.tier(hit).per_hit_micros > 0
 
 
@@ -61,7 +61,7 @@ class SoFar:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """``list_micros`` by the tier alone, ``micros`` after caps."""
+    """``list_micros``: by the tier alone; ``micros``: after caps."""
 
     list_micros: int
     micros: int
@@ -84,7 +84,7 @@ def quote(price: Price, before: SoFar, calls: float, default_us: float, served_u
 
 @dataclass(frozen=True, slots=True)
 class UsesQuote:
-    """What several uses cost in all, and how many of them are covered."""
+    """The cost of several uses, and how many are covered."""
 
     uses: int = 0
     list_micros: int = 0
@@ -94,7 +94,7 @@ class UsesQuote:
 def quote_run(
     price: Price, before: SoFar, calls: float, default_us: float, served_us: float
 ) -> tuple[Quote, int]:
-    """The price of one more hit, and how many in a row have the same: to the end of its tier, or of a cap."""
+    """The price of one more hit, and how many in a row have it: to the end of its tier, or of a cap."""
     one = quote(price, before, calls, default_us, served_us)
     later = [tier.from_hit - 1 - before.hits for tier in price.tiers if tier.from_hit > before.hits + 1]
     run = min([MOST_USES, *later])
@@ -118,8 +118,8 @@ def quote_uses(
     default_us: float,
     served_us: float,
 ) -> UsesQuote:
-    """The price of ``uses`` further hits, one after the other, each as :func:`quote` says; those that would
-    cost more than what is left of ``room_micros``, and all after them, are left out."""
+    """The price of ``uses`` further hits, one after the other, each as in :func:`quote`. The first that
+    exceeds what is left of ``room_micros``, and all after it, are left out."""
     found = UsesQuote()
     while found.uses < uses:
         one, run = quote_run(price, before, calls, default_us, served_us)

@@ -1,5 +1,5 @@
-"""Writing down what one lookup was charged, and what was withheld from it: in the lookup's transaction, with
-the account locked."""
+"""Records what one lookup was charged and what was withheld from it, in the lookup's transaction, with the
+account locked."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dashboard.billing.models import (
 )
 
 FETCHED_WITHIN = timedelta(hours=1)
-"""A job loads what it was served within minutes."""
+"""How long a job may take to load what it was served: minutes."""
 _LATER = "CASE WHEN old.ends_at IS NULL THEN NULL ELSE new.ends_at END"
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A hit that is served and charged, or uses that were reported under an agreement, of which so many are
-    covered; the balance is what is left after it. ``opens``: it paid for the implementation itself."""
+    """A served and charged hit, or the covered part of reported uses; the balance is what is left after it.
+    ``opens``: it paid for the implementation itself."""
 
     hit: Hit | UseAgreement
     calls: float
@@ -132,8 +132,8 @@ def _count(organisation_id: int, month: date, charges: Sequence[Charge]) -> None
 
 
 def _note_purchases(organisation_id: int, now: datetime, charges: Sequence[Charge]) -> None:
-    """What was paid a price a hit for is open for ever, also where another price withholds it later. What a
-    withheld hit served for less is open until its job has fetched it. Reported uses open nothing: their hit
+    """A price a hit opens the implementation for ever, even if another price withholds it later. A withheld
+    hit that was served for less is open until its job has fetched it. Reported uses open nothing: their hit
     did."""
     served = [one for one in charges if isinstance(one.hit, Hit)]
     paid = {one.hit.implementation_id for one in served if one.opens}

@@ -1,4 +1,4 @@
-"""The price rules in force, as every process remembers them, and which of them a hit falls under."""
+"""The price rules in force, cached by every process, and the rule for a hit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dashboard.billing.conditions import OpTypes
 from dashboard.billing.models import PriceRule
 
 FRESH_S = 0.5
-"""A rule that is made, changed or ended takes effect everywhere within this time, and the age of what is
-remembered in front of Django (``catalog.lookup.recalls``): within a second."""
+"""Changes of rules take effect everywhere within this time plus the age of what is remembered in front of
+Django (``catalog.lookup.recalls``): within a second."""
 
 _MOST_OP_TYPES = 200_000
 
@@ -26,8 +26,8 @@ _op_types: dict[int, str] = {}
 
 
 def in_force(organisation_id: int, now: datetime | None = None) -> tuple[PriceRule, ...]:
-    """Rules that hold for an organisation, in the order in which they are tried. One statement each half
-    second and process, shared by all requests."""
+    """An organisation's rules in the order of trying. One statement each half second and process, shared by
+    all requests."""
     rules = _rules()
     if not rules:
         return ()
@@ -36,7 +36,7 @@ def in_force(organisation_id: int, now: datetime | None = None) -> tuple[PriceRu
 
 
 def are_there_any() -> bool:
-    """In force or to come, for whomever."""
+    """Whether any rule is in force or to come, for anybody."""
     return bool(_rules())
 
 
@@ -47,8 +47,8 @@ def rule_for(
     op_types: OpTypes,
     currency: str = "",
 ) -> PriceRule | None:
-    """The rule that counts, the first that matches; None: free. An account's currency leaves out rules in any
-    other. The default itself is free where that rule does not say that it charges it."""
+    """The first matching rule; None: free. Rules in another currency than the account's are skipped. The
+    default itself is free unless that rule charges it."""
     for rule in rules:
         if (not currency or rule.currency == currency) and rule.matches(one, op_types):
             return rule if rule.charges(is_default) else None
@@ -56,7 +56,7 @@ def rule_for(
 
 
 def op_types_of(operators: Collection[int], rules: Collection[PriceRule]) -> OpTypes:
-    """Op types by operator id: asked for only where a rule goes by them, and remembered."""
+    """Op types by operator id: read only if a rule needs them, and cached."""
     if not any(rule.op_type for rule in rules):
         return {}
     found = {number: known for number in operators if (known := _op_types.get(number)) is not None}
@@ -70,7 +70,7 @@ def op_types_of(operators: Collection[int], rules: Collection[PriceRule]) -> OpT
 
 
 def forget() -> None:
-    """Read anew at the next call: after a change, and between tests."""
+    """Read again at the next call: after a change, and between tests."""
     _rules.cache_clear()
     _op_types.clear()
 

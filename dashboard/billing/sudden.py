@@ -1,4 +1,4 @@
-"""Spending that rises suddenly: who was charged far more within a day than usual, and for what."""
+"""Sudden spending: organisations that were charged far more within a day than usual, and for what."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from dashboard.billing.models import Account, Kind, LedgerDay, LedgerEntry
 from dashboard.conf import conf
 
 HISTORY_DAYS = 14
-"""What is usual is told from so many whole days (UTC) before the last 24 hours."""
+"""How many whole days (UTC) before the last 24 hours define what is usual."""
 
 BUSIEST_TIMES = 1.5
-"""So many times the busiest of these days must be surpassed: who spends a week's money on one of its days is
-used to that."""
+"""A rise must exceed the busiest of these days by this factor: some spend a week's money on one day."""
 
 HOUR_SHARE = 0.5
-"""A rise is told within its first hours where one hour came to this share of a usual day."""
+"""A rise is reported within its first hours if one hour reached this share of a usual day."""
 
 MOST_NAMED = 8
-"""Operators, jobs and keys that a charge is explained by, each; the rest is one line."""
+"""The most operators, jobs and keys that explain a charge, each; the rest is one line."""
 
 OTHERS = "all others"
 NOT_NOTED = "not noted"
-"""Said of charges from before keys were noted with them."""
+"""For charges older than the noting of keys."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,8 @@ class SuddenSpending:
 
 
 def is_sudden(hour_micros: int, day_micros: int, usual: UsualSpending) -> bool:
-    """Whether so much in the last hour and in the last day is far above what is usual. PURE, but for the
-    configuration. Who has no history is judged by the least amount alone."""
+    """Whether the last hour and day are far above what is usual. PURE, except for the configuration. Without
+    a history only the least amount counts."""
     if day_micros < _least_micros():
         return False
     if not usual.days:
@@ -76,8 +75,8 @@ def is_sudden(hour_micros: int, day_micros: int, usual: UsualSpending) -> bool:
 
 
 def sudden_spendings(now: datetime) -> Iterator[SuddenSpending]:
-    """Who spends so now. One statement where nobody was charged the least amount within two days; some more
-    for each organisation that was, however many entries it has."""
+    """Organisations with sudden spending now. One statement if nobody was charged the least amount within two
+    days; otherwise some more for each that was, however many entries it has."""
     today = now.astimezone(UTC).date()
     lately = _charges().filter(day__gte=today - timedelta(days=1))
     sums = lately.values_list("organisation").annotate(amount=Sum("amount_micros")).order_by()
@@ -93,7 +92,7 @@ def sudden_spendings(now: datetime) -> Iterator[SuddenSpending]:
 
 
 def charged_since(organisation_id: int, since: datetime) -> int:
-    """Millionths, exactly, by two balances and what else moved them between: no charge is read."""
+    """Exact millionths, from two balances and other movements between: no charge is read."""
     entries = LedgerEntry.objects.filter(organisation=organisation_id)
     columns = ("pk", "balance_after_micros")
     last, balance = entries.order_by("-pk").values_list(*columns).first() or (0, 0)

@@ -1,5 +1,5 @@
-"""No price counts unseen: a draft is tried on last month, and put in force by whoever says what that showed.
-One way for the page and for REST."""
+"""No price takes effect unseen: a draft is tried on last month, and put in force by somebody who confirms the
+result. Pages and REST share this."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from dashboard.billing.models import PriceRule
 from dashboard.billing.preview import Preview, preview
 
 SEEN_FOR = timedelta(hours=1)
-"""So long after a price was tried it may be put in force; then it is tried anew."""
+"""How long after a trial a price may be put in force; then it must be tried again."""
 
 _SIGNER = signing.TimestampSigner(salt="dashboard.billing.trying")
 
 
 @dataclass(frozen=True)
 class TriedPrice:
-    """What must be seen before a price counts: what it is in words, whom it holds for, and what it would have
-    cost whom last month. Nothing was changed."""
+    """What must be seen before a price takes effect: its words, whom it concerns, and what it would have cost
+    whom last month. Nothing was changed."""
 
     words: Annotated[str, "The price in a sentence."]
     begins: Annotated[datetime | None, "null: at once."]
@@ -39,7 +39,7 @@ class TriedPrice:
 
     @property
     def confirm(self) -> str:
-        """Sent back with the very same price, within an hour, it puts that in force."""
+        """Sent back with the same price within an hour, this puts it in force."""
         return _SIGNER.sign(self.digest)
 
     def is_confirmed_by(self, confirm: str) -> bool:
@@ -51,7 +51,7 @@ class TriedPrice:
 
 
 class NotConfirmed(RequestError):
-    """A price that nobody has seen tried as it is now."""
+    """A price whose present trial nobody has seen."""
 
     status = 409
     details: Mapping[str, Any] = {}  # what REST adds to its answer
@@ -71,7 +71,7 @@ class NotConfirmed(RequestError):
 
 
 def try_on_last_month(draft: PriceRule, last: PriceRule | None) -> TriedPrice:
-    """``last``: the version that it would follow. Raises :class:`RequestError` for what can be no price."""
+    """``last``: the version before it. Raises :class:`RequestError` for an impossible price."""
     pricelist.check(draft)
     if last is not None:
         pricelist.check_open(last)

@@ -1,1 +1,1 @@
-"""Who is told what: subscriptions, and their ways to a page, a mailbox, a webhook or a phone."""
+"""Notifications: subscriptions, and their ways to a page, a mailbox, a webhook or a phone."""

@@ -24,13 +24,14 @@ from tuning.queue.clock import database_now
 logger = logging.getLogger(__name__)
 
 BUDGET_S = 8.0
-"""No new message is begun after that; one that is under way has a limit of its own."""
+"""No new message is begun after that; each has a limit of its own."""
 
 CLAIM_S = 180
-"""How long a message is its courier's: longer than any round. One that died leaves it to the next."""
+"""How long a message belongs to its courier: longer than any round. The next courier takes what a dead one
+leaves."""
 
 MESSAGES_AT_A_TIME = 50
-"""Of each channel, so that one that is behind does not hold up the others."""
+"""Of each channel, so that a slow one does not delay the others."""
 
 SENT_AT_A_TIME = 9  # errands: one of all mails, one of each push
 
@@ -42,8 +43,8 @@ _forgotten_at: datetime | None = None
 
 
 def deliver(budget_s: float = BUDGET_S) -> int:
-    """Send every message that is due; gives how many have arrived. May be killed anywhere: at worst a mail
-    or a push is sent again, under the same name."""
+    """Send every message that is due; returns how many have arrived. May be killed anywhere: at worst a mail
+    or a push is sent twice, under the same name."""
     now = database_now()
     with step("bundling messages"):
         bundle(now)
@@ -55,7 +56,7 @@ def deliver(budget_s: float = BUDGET_S) -> int:
 
 
 def _hand_over(channel: HandingOver, now: datetime) -> int:
-    """Into the channel's own queue, in one transaction with our own mark."""
+    """Put it into the channel's own queue, in one transaction with our mark."""
     arrived = 0
     claimed = {message.pk: message for message in _claim(channel.name, now)}
     for letter in _letters(list(claimed.values()), now):
@@ -73,8 +74,8 @@ def _hand_over(channel: HandingOver, now: datetime) -> int:
 
 
 def _send(now: datetime, until: float) -> int:
-    """All channels at the same time: none waits for another's servers. Threads only send; rows are read
-    before and written after."""
+    """All channels in parallel: none waits for another's servers. Threads only send; rows are read before and
+    written after."""
     channels = [one for one in CHANNELS.values() if isinstance(one, Sending)]
     claimed = {message.pk: message for one in channels for message in _claim(one.name, now)}
     ready: dict[str, list[Letter]] = {one.name: [] for one in channels}
@@ -98,7 +99,7 @@ def _send(now: datetime, until: float) -> int:
 
 
 def _letters(messages: Sequence[NotificationMessage], now: datetime) -> list[Letter]:
-    """All together; where that fails one by one, and who cannot be written has had a try."""
+    """Write all together; if that fails, one by one, and one that cannot be written has had a try."""
     try:
         return letters(messages)
     except Exception as error:
@@ -113,7 +114,7 @@ def _letters(messages: Sequence[NotificationMessage], now: datetime) -> list[Let
 
 
 def _errands(channel: Sending, ready: list[Letter], undone: Callable[[Letter, str], None]) -> list[Errand]:
-    """As :func:`_letters`, of one channel."""
+    """Like :func:`_letters`, for one channel."""
     if not ready:
         return []
     try:

@@ -1,4 +1,4 @@
-"""What happened, as a value: read from durable rows, matched with subscriptions, put into words."""
+"""An event as a value: read from durable rows, matched with subscriptions, put into words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from dashboard.notifications.models import Happening
 
 @dataclass(frozen=True)
 class Event:
-    """One thing to be told of. ``key`` is its name for ever: whoever was told of it is not told again.
-
-    ``scope`` says who may know of it; of a hit, ``organisation_id`` does. ``facts`` is plain JSON, what
-    :func:`dashboard.notifications.find.notify.text_of` makes the sentence from.
-    ``count``: hits that are one.
-    """
+    """One event. ``key`` is its permanent name: nobody is told of it twice. ``scope`` says who may know of
+    it; for a hit, ``organisation_id`` does. ``facts`` is plain JSON, from which
+    :func:`dashboard.notifications.find.notify.text_of` makes the sentence. ``count``: how many hits it stands
+    for."""
 
     happening: Happening
     key: str

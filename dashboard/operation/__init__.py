@@ -1,1 +1,1 @@
-"""What those who run the service need: readiness, metrics, logs, security headers, rate limits."""
+"""For the service's operators: readiness, metrics, logs, security headers, rate limits."""

@@ -1,4 +1,4 @@
-"""How often somebody may try a password, or a page that a guesser would try: by account and address."""
+"""Limits on tries of passwords, and of pages that a guesser would try: by account and address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 LOGINS = frozenset({"login", "admin:login"})
 GUARDED = frozenset({"password", "forgotten", "renew", "invited", "member-invite", "admin:password_change"})
-"""Routes whose POSTs are counted for each address, whatever comes of them."""
+"""Routes whose POSTs are all counted for each address."""
 
 LOGGED_IN, WRONG = "You have tried to log in too often.", "You have tried this too often."
 
@@ -49,7 +49,7 @@ def rules() -> dict[str, AttemptLimit]:
 
 
 class AttemptsMiddleware:
-    """Answers 429 before a view looks at a password once there were too many failures."""
+    """Answers 429 before a view sees a password, after too many failures."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -86,7 +86,8 @@ def _failed(
 def _succeeded(
     sender: object, request: HttpRequest | None = None, user: Any = None, **kwargs: object
 ) -> None:
-    """Who knows the password starts afresh; the address does not, or one account would open all others."""
+    """A correct password resets the account's count, but not the address's: otherwise one account would open
+    all others."""
     if request is not None and user is not None:
         both = _of_login(request, user.get_username())[0]
         _cached(lambda cache: cache.delete(_key(*both)))
@@ -127,7 +128,7 @@ def _count(rule: AttemptLimit, key: str) -> None:
 
 
 def _wait_s(rule: AttemptLimit, key: str) -> float:
-    """Seconds to wait; 0 where there is nothing to wait for."""
+    """Seconds to wait; 0 if none."""
     name = _key(rule, key)
     found = _cached(lambda cache: cache.get_many([name, f"{name}:until"])) or {}
     if int(found.get(name, 0)) < rule.limit:
@@ -136,7 +137,7 @@ def _wait_s(rule: AttemptLimit, key: str) -> float:
 
 
 def _cached(use: Callable[[Any], Any]) -> Any:
-    """With the shared cache; while that is away, with this process's own: never without any."""
+    """In the shared cache, or in this process's own while that is away: never without."""
     try:
         return use(caches["default"])
     except Exception as error:  # whatever a cache's library raises

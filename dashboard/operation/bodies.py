@@ -1,9 +1,9 @@
-"""Bodies of requests: how large, and how many at a time that arrive slowly.
+"""Limits for request bodies: their size, and how many may arrive slowly at a time.
 
-The web server hands a request on once its headers are there, and a thread waits for the body: as many senders
-of a byte now and then as there are threads would stop every page, and nothing here can cut their connections.
-So fewer than there are threads may read at a time, of one address fewer still. Behind proxies that keep
-bodies until they are whole (nginx does) nobody is ever slow.
+The web server passes a request on once its headers are there, and a thread waits for the body. As many slow
+senders as threads would stop every page, and nothing here can cut their connections. So fewer bodies than
+threads may be read at a time, and fewer still from one address. Proxies that buffer bodies (nginx does) are
+never slow.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _STATUS = {411: "411 Length Required", 413: "413 Content Too Large", 503: "503 S
 
 
 class SlowBodies(RequestError, OSError):
-    """Too many bodies arrive slowly. An OSError too: so reading from a connection fails."""
+    """Too many bodies arrive slowly. It is an OSError too, like a failing connection."""
 
     status = 503
 
 
 class Readers:
-    """Who reads a body now, and since when."""
+    """The bodies that are being read, and since when."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,8 +48,8 @@ class Readers:
 
     @contextmanager
     def turn(self, address: str) -> Iterator[None]:
-        """While a body is read; raises :class:`SlowBodies` where others have been in the way too long. Most
-        are there with their headers, so that waiting for a moment is enough."""
+        """Entered while a body is read; raises :class:`SlowBodies` if others have been reading too long. Most
+        bodies arrive with their headers, so a short wait is enough."""
         with self._changed:
             known_slow = all(self._clock() - began >= SLOW_S for _, began in self._in_the_way(address))
             if not self._changed.wait_for(
@@ -73,7 +73,7 @@ class Readers:
 
 
 class BoundedBodies:
-    """Around a WSGI application: a body beyond ``most`` bytes is refused unread, a small one is there before
+    """Around a WSGI application: a body beyond ``most`` bytes is refused unread; a small one is read before
     the application begins."""
 
     def __init__(self, application: Any, most: int) -> None:
@@ -99,8 +99,8 @@ class BoundedBodies:
         return answer
 
     def _read_in_pieces(self, environ: dict[str, Any]) -> tuple[int, str] | None:
-        """A body that comes in pieces, without its length, is read here: Django would take it for empty. Why
-        it is refused, with its status; None where it was read."""
+        """Read a chunked body without a length here: Django would take it for empty. Returns why it is
+        refused, with the status; None if it was read."""
         try:
             body = _InTurn(environ["wsgi.input"], self._readers, sender_at(address_in(environ)))
             text = body.read(MAX_BODY_BYTES + 1)
@@ -115,7 +115,7 @@ class BoundedBodies:
 
 
 class _InTurn:
-    """A body that is still on its way."""
+    """A body that is still arriving."""
 
     def __init__(self, body: Any, readers: Readers, address: str) -> None:
         self._body, self._readers, self._address = body, readers, address
@@ -130,7 +130,7 @@ class _InTurn:
 
 
 class OpenPagesMiddleware:
-    """Pages that ask for no login take small forms alone: nobody unknown fills the disk with parts of one."""
+    """Pages without a login accept small forms only: no stranger fills the disk with parts of one."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -160,7 +160,7 @@ def _length(meta: Any) -> int:
 
 
 def _refused(start_response: Any, status: int, sentence: str) -> list[bytes]:
-    """No answer of Django's, which is not asked."""
+    """An answer without Django."""
     headers = [("Content-Type", "application/json")]
     start_response(_STATUS[status], headers + ([("Retry-After", "1")] if status == 503 else []))
     return [b'{"error": "%b"}' % sentence.encode()]

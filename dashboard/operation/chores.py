@@ -1,4 +1,4 @@
-"""Writing down how the courier's chores go, seldom: an idle service hardly writes."""
+"""Records the courier's chores, rarely: an idle service hardly writes."""
 
 from __future__ import annotations
 

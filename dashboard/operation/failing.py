@@ -1,4 +1,4 @@
-"""What is answered when something broke that nobody foresaw: a sentence and the request's id, no more."""
+"""The answer to unexpected errors: a sentence and the request's id."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""What stands in front of Django: lookups that it has answered before, out of this process's memory.
+"""In front of Django: repeated lookups, answered from this process's memory.
 
-A request goes through only where all that could change Django's answer is known to be as it was: its headers
-are among those that change nothing, or have the very values with which Django has answered 200 before (a
-*guise*, which has the answer's headers too); the key is one that it has let in; the rates have room; every
-operator's best is remembered and not recalled. Whatever else there is, Django is asked, and teaches.
+A request is answered here only if everything that could change Django's answer is known to be unchanged. Its
+headers must be irrelevant ones, or have exactly the values with which Django has answered 200 before (a
+*guise*, which includes the answer's headers). Django must have accepted the key, the rates must have room,
+and every operator's best must be remembered and not recalled. All other requests go to Django, and the front
+learns from its answers.
 
-The same request again has the same *reply*, within one look (``catalog.lookup.recalls``) and over all that
-find nothing changed that it depends on (its *standing*): then only the rates are counted and the journal
-written, which is done for each.
+Within one look (``catalog.lookup.recalls``), and over all looks that find nothing changed on which it depends
+(its *standing*), the same request gets the same *reply*: then only the rates are counted and the journal
+written.
 """
 
 from __future__ import annotations
@@ -73,14 +74,14 @@ _SENT = _CHANGES_NOTHING | {*_OF_GUISES, *_ASKED}
 _OWN = frozenset({"content-length", requests.HEADER.lower()})  # of each answer anew
 _MOST_GUISES = 256
 _LONGEST_GUISE = 2_000
-"""Characters. Longer ones are nobody's whom it would help, and each is kept with each of its replies."""
+"""Characters. Longer headers are not remembered, since each is kept with each of its replies."""
 
 _MOST_REMEMBERED_BODY = 32 << 10
 
 
 @dataclass(slots=True)
 class WarmReply:
-    """What one request is answered, by all who send the very same."""
+    """The reply to one request, for all callers that send the same."""
 
     look: int  # the last one that it was good for
     standing: WarmStanding | None  # while this very one holds, it is good for later looks; None: for none
@@ -94,7 +95,7 @@ class WarmReply:
 
 
 class _Stand(NamedTuple):
-    """On what replies depend, as it was seen in a look."""
+    """What replies depend on, as seen in a look."""
 
     look: int
     looked_at: float  # of the looks' clock
@@ -103,7 +104,7 @@ class _Stand(NamedTuple):
 
 
 class Front:
-    """Around Django's WSGI application. ``warm_bytes``: what it may remember."""
+    """Around Django's WSGI application. ``warm_bytes``: the size of its memory."""
 
     def __init__(self, application: Any, recalls: Recalls, warm_bytes: int) -> None:
         self._application, self._recalls, self._warm_bytes = application, recalls, warm_bytes
@@ -144,8 +145,8 @@ class Front:
 
     def quickly(self, sent: Environ) -> tuple[list[tuple[str, str]], bytes] | None:
         """Headers and body of a 200 to a GET that was answered lately, for
-        :mod:`dashboard.operation.quick_lane`: nothing is read, and nobody waited for. None: it is to be asked
-        for as ever. ``sent``: what of the environ is the request's own."""
+        :mod:`dashboard.operation.quick_lane`: reads nothing and waits for nobody. None: take the normal way.
+        ``sent``: the request's own part of the environ."""
         began = time.perf_counter()
         if not (self._is_quick and sent.keys() <= _SENT and sent["REQUEST_METHOD"] == "GET"):
             return None
@@ -166,7 +167,7 @@ class Front:
         return answer
 
     def _reply(self, request: tuple[Any, ...], look: int) -> WarmReply | None:
-        """One that was made in this look, or is good for it too."""
+        """A reply made in this look, or still valid in it."""
         if self._stand.look != look and not self._see(look):
             return None
         return self._lasting(request, self._stand)
@@ -186,7 +187,7 @@ class Front:
         return reply
 
     def _see(self, look: int) -> bool:
-        """On what replies depend, once in a look; False where that cannot be read."""
+        """Read what replies depend on, once in a look; False if that cannot be read."""
         looked_at, here = self._recalls.looked_at(look), self._recalls.here
         try:
             standing = self.memory.standing()
@@ -197,7 +198,7 @@ class Front:
         return True
 
     def _made(self, request: tuple[Any, ...], look: int) -> WarmReply | None:
-        """From what is remembered; None: Django is to be asked."""
+        """A reply from memory; None: Django must answer."""
         shown, address, path, text, guise = request
         stood_in, _, standing, here = self._stand  # before all else is looked at
         if standing is None or stood_in < look:
@@ -225,7 +226,7 @@ class Front:
         return reply
 
     def _ask(self, key: str, text: bytes | str) -> WarmAsk | None:
-        """What is asked for; None where Django is to say what is wrong with it, or must be asked."""
+        """The parsed request; None if Django must answer or say what is wrong."""
         if (ask := self._asks.get((key, text))) is not None:
             return ask
         try:
@@ -245,7 +246,7 @@ class Front:
         guise: tuple[Any, ...],
         look: int,
     ) -> Iterable[bytes]:
-        """Django's answer, and what there is to be learnt of it."""
+        """Django's answer, after learning from it."""
         said: list[Any] = []
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
@@ -267,7 +268,7 @@ class Front:
 
 
 def _is_lookup(environ: Environ) -> bool:
-    """By its address and what comes with it: what is unusual is left to Django."""
+    """Whether address and method are a lookup's: unusual requests go to Django."""
     if environ["REQUEST_METHOD"] == "GET":
         plain = not environ.get("CONTENT_TYPE") and environ.get("CONTENT_LENGTH") in (None, "", "0")
         return plain and _BEST.fullmatch(environ["PATH_INFO"]) is not None
@@ -286,7 +287,7 @@ def _size_of(guise: tuple[Any, ...]) -> int:
 
 
 def _body(environ: Environ) -> bytes:
-    """The body, which is there already (``dashboard.operation.bodies``), for Django as well."""
+    """The body, which was read before (``dashboard.operation.bodies``), kept for Django as well."""
     stream = environ["wsgi.input"]
     body: bytes = stream.read()
     stream.seek(0)
@@ -294,8 +295,8 @@ def _body(environ: Environ) -> bytes:
 
 
 def _parsed(key: str, text: bytes | str) -> ParsedLookup:
-    """By the functions that Django's views read it with; raises CallerError where those do, and where a
-    parameter is none of ours (``format`` is DRF's)."""
+    """Parsed by the same functions as in Django's views; raises CallerError like them, and for unknown
+    parameters (``format`` is DRF's)."""
     if isinstance(text, bytes):
         return parse_lookup(parse_json(text))
     given = QueryDict(text.encode("latin-1"))
@@ -305,13 +306,13 @@ def _parsed(key: str, text: bytes | str) -> ParsedLookup:
 
 
 def _shown(environ: Environ) -> bytes:
-    """No key lies in this memory: its digest does."""
+    """The key's digest: this memory holds no key."""
     header: str = environ.get("HTTP_AUTHORIZATION", "")
     return hashlib.sha256(header.encode("utf-8", "surrogateescape")).digest()
 
 
 def _is_written_down(reply: WarmReply) -> bool:
-    """Counted by its rates, and in the journal; False: nothing is served by it, Django says why."""
+    """Count it in its rates and write the journal; False: Django must answer and say why."""
     if not count_lookup(reply.address, reply.whose.key_id):
         return False
     try:
@@ -324,7 +325,7 @@ def _is_written_down(reply: WarmReply) -> bool:
 
 
 def _headers(environ: Environ, reply: WarmReply, began: float) -> list[tuple[str, str]]:
-    """The answer's, and what every request leaves behind: its id, its figures, its log line."""
+    """The answer's headers, and each request's traces: its id, its metrics, its log line."""
     number, method = requests.request_id_in(environ), environ["REQUEST_METHOD"]
     route = "operator-best" if method == "GET" else "lookup"
     took_s = time.perf_counter() - began

@@ -1,7 +1,7 @@
-"""Gauges from the database: queues, workers, explorations, the journal, chores, what waits to be told, money.
+"""Gauges from the database: queues, workers, explorations, the journal, chores, messages, money.
 
-Read by whichever process is asked, remembered there for some seconds: a scrape costs a dozen statements by
-index, and many scrapers cost no more than one.
+The process that is asked reads them and keeps them for some seconds. A scrape costs a dozen indexed
+statements, and many scrapers cost no more than one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEPT_S = 5.0
 
 
 class DatabaseCollector(Collector):
-    """What is scraped. Where the database does not answer, ``opatlas_database_up`` is 0 and the rest is left
+    """The scraped gauges. If the database does not answer, ``opatlas_database_up`` is 0 and the rest is left
     out."""
 
     def collect(self) -> Iterable[Metric]:
@@ -43,7 +43,7 @@ class DatabaseCollector(Collector):
 
 
 def forget() -> None:
-    """Have the next scrape ask the database: for tests."""
+    """Read the database at the next scrape: for tests."""
     _made.cache_clear()
 
 

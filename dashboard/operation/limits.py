@@ -1,5 +1,5 @@
-"""Rate limits. For the API counted in this process, since a lookup must not wait for a counter: with several
-web processes each grants the whole rate. For passwords counted in Django's cache, which Redis shares.
+"""Rate limits. The API's are counted in this process, since a lookup must not wait for a counter: each of
+several web processes grants the whole rate. Password limits are in Django's cache, which Redis shares.
 
 Rates are ``<number>/<s|min|h>`` or ``off``: OPATLAS_RATE_LOOKUP and OPATLAS_RATE_API for each key,
 OPATLAS_RATE_ADDRESS for each address, OPATLAS_RATE_REFUSED for answers 401 to one address.
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView  # it imports this module by its settings
 
 LOOKUPS = frozenset({"lookup", "operator-best", "artifact", "artifact-file"})
-"""Names of the routes that jobs call in their hot path."""
+"""Names of the hot-path routes that jobs call."""
 
 UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class RateWindow:
-    """So many per period and key, counted in fixed periods of this process's clock."""
+    """A limit per period and key, in fixed periods of this process's clock."""
 
     def __init__(self, limit: int, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit, self.period_s = limit, period_s
@@ -55,7 +55,7 @@ class RateWindow:
             return None if count <= self.limit else self._began + self.period_s - now
 
     def give_back(self, key: object) -> None:
-        """Uncount one: somebody else counts it."""
+        """Uncount one that is counted elsewhere."""
         with self._lock:
             if self._counts.get(key, 0) > 0:
                 self._counts[key] -= 1
@@ -72,8 +72,8 @@ def window(name: str) -> RateWindow | None:
 
 
 def count_lookup(address: str, key_id: int) -> bool:
-    """One more lookup, counted as below: by its address, then by its key. False: one of the two refuses it,
-    and nothing is counted."""
+    """Count a lookup by its address, then by its key. False: one of the two refuses it, and nothing is
+    counted."""
     of_address, of_key = window("rate_address"), window("rate_lookup")
     sender = sender_at(address)
     if of_address is not None and of_address.take(sender) is not None:
@@ -88,7 +88,7 @@ def count_lookup(address: str, key_id: int) -> bool:
 
 
 def uncount_lookup(address: str, key_id: int) -> None:
-    """Take :func:`count_lookup` back: Django counts it."""
+    """Undo :func:`count_lookup`: Django counts it."""
     for name, whose in (("rate_address", sender_at(address)), ("rate_lookup", key_id)):
         if (counter := window(name)) is not None:
             counter.give_back(whose)

@@ -1,7 +1,5 @@
-"""Prometheus: what this process counts, and what the database says (the same whichever process is asked).
-
-With PROMETHEUS_MULTIPROC_DIR set, several web processes of one machine are counted together.
-"""
+"""Prometheus metrics: this process's counters, and gauges from the database (the same in every process). With
+PROMETHEUS_MULTIPROC_DIR set, several web processes of one machine are counted together."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 def observe(method: str, route: str, status: int, took_s: float) -> None:
-    """Count one request. Label values come from the URL table, so that nobody outside can add to them."""
+    """Count one request. Label values come from the URL table, so that callers cannot add any."""
     counter, seconds = _of(method if method in _METHODS else "other", route, status)
     counter.inc()
     seconds.observe(took_s)
@@ -68,7 +66,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def may_read(request: HttpRequest) -> bool:
-    """With a token set, who shows it; without one, whoever asks from this machine without a proxy between."""
+    """With a token set, whoever shows it; without one, callers on this machine without a proxy between."""
     token = conf().metrics_token
     if token:
         given = request.META.get("HTTP_AUTHORIZATION", "")

@@ -1,4 +1,4 @@
-"""What is written down of running the service: how chores go, what is forgotten, what runs, what it takes."""
+"""Rows about running the service: chores, retention, releases, sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from catalog.models import Target
 
 
 class ChoreRun(models.Model):
-    """One chore. Counters grow for ever; times are those of the latest runs that were written down."""
+    """One chore. Counters only grow; times are those of the latest recorded runs."""
 
     name = models.CharField(max_length=100, unique=True)
     runs = models.PositiveBigIntegerField(default=0)
@@ -23,7 +23,7 @@ class ChoreRun(models.Model):
 
 
 class RetentionMark(models.Model):
-    """How far a large table was gone over for what is kept no longer (``dashboard.operation.retention``)."""
+    """How far a large table was scanned for expired rows (``dashboard.operation.retention``)."""
 
     name = models.CharField(max_length=50, unique=True)
     position = models.BigIntegerField(default=0)  # the last row's number
@@ -33,8 +33,8 @@ class RetentionMark(models.Model):
 
 
 class Release(models.Model):
-    """Something else runs from a moment on: the service itself (no target), or libraries of the workers of
-    one target on one host. The first row of each says what it began with."""
+    """A change of versions: of the service (no target), or of the workers' libraries for one target on one
+    host. The first row of each has the initial ones."""
 
     at = models.DateTimeField()
     host = models.CharField(max_length=200, blank=True)
@@ -50,7 +50,7 @@ class Release(models.Model):
 
 
 class SizeSample(models.Model):
-    """What one table or folder took at one moment, and what was free on its disk then."""
+    """The size of one table or folder at one moment, and its disk's free space."""
 
     at = models.DateTimeField()  # the same of all that were measured together
     name = models.CharField(max_length=100)

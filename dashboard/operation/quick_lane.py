@@ -1,11 +1,9 @@
-"""A lane for what is remembered, where granian hands a request over.
+"""A shortcut for remembered answers, at the point where granian passes a request on.
 
-granian makes a WSGI environ of each request (with the process's variables), calls, and collects the answer.
-For a remembered GET ``quickly`` is asked before that, with the request's own part of the environ; what it
-does not answer goes the plain way, on the same thread.
-
-That is an interface between granian's own modules: the version is pinned, and a web process does not start
-where it is gone.
+granian makes a WSGI environ for each request (with the process's variables), calls the application, and
+collects the answer. For a GET ``quickly`` is asked before that, with the request's own part of the environ;
+if it has no answer, the request takes the normal way on the same thread. This uses an interface between
+granian's own modules: the version is pinned, and a web process does not start if it is missing.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ Quickly = Callable[[Sent], tuple[list[tuple[str, str]], bytes] | None]
 
 
 def lead(application: Any, quickly: Quickly) -> None:
-    """Have granian's worker, where this is one, ask ``quickly`` for headers and body of a 200 before it calls
-    this WSGI application. Raises RuntimeError where it is another granian than this was written for."""
+    """Make granian's worker, if this is one, ask ``quickly`` for headers and body of a 200 before it calls
+    this WSGI application. Raises RuntimeError for another granian than this was written for."""
     granian = sys.modules.get("granian.server.mp")
     if granian is None:  # another web server, or none: it is a WSGI application like any
         return

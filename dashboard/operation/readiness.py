@@ -1,7 +1,8 @@
-"""Whether this process can serve: each thing it needs, tried for real.
+"""Whether this process can serve: each dependency, really tried.
 
-A broker that is away only degrades: lookups are answered, misses are kept, and the leader rings again later.
-So does periodic work that fails: a load balancer that took every web node away for it would stop the lookups.
+Without a broker the service is only degraded: lookups are answered, misses are kept, and the leader rings
+again later. The same goes for failing periodic work: a load balancer that removed every web node for it would
+stop the lookups.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MIGRATIONS_KEPT_S = 30.0
 
 
 class NotReady(Exception):
-    """What is missing, in one sentence that may be shown to anybody."""
+    """What is missing, in one sentence for anybody."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _broker() -> None:
 
 
 def _steps() -> None:
-    """Periodic work: who leads, or the courier, notes what fails again and again."""
+    """Periodic work: the leader or the courier notes repeated failures."""
     failing = list(steps.lasting().order_by("step").values_list("step", flat=True)[:STEPS_NAMED])
     if failing:
         raise NotReady(f"What fails again and again: {', '.join(failing)}. The alerts say why.")

@@ -1,5 +1,5 @@
-"""What people are answered where there is nothing, where they may not go, and where a form came too late: a
-page like every other, with the way to everything else. Programs get the same sentence as JSON."""
+"""Error pages: nothing there, not allowed, or a form that came too late. They look like every other page;
+programs get the same sentence as JSON."""
 
 from __future__ import annotations
 

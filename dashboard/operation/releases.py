@@ -1,8 +1,5 @@
-"""Writing down when another version begins to run: of the service, and of the libraries of its workers.
-
-The courier's chore. What is declared is another matter (``tuning.environments``): a library may be another
-one long before that, or without it.
-"""
+"""Records new versions of the service and of its workers' libraries; the courier's chore. Declaring an
+environment is separate (``tuning.environments``): a library may change long before that, or without it."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _MOST_SAID = 300
 
 @dataclass(frozen=True)
 class Running:
-    """What runs in one place since a moment, by name."""
+    """The versions in one place since a moment, by name."""
 
     host: str
     target_id: int | None
@@ -40,8 +37,8 @@ class Running:
 
 
 def note_releases() -> int:
-    """Write down what became another since the last look; how many places did. Two statements where nothing
-    did. A library that is new or gone is no mark: routes come and go with what a worker could load."""
+    """Record what has changed since the last look; returns in how many places. Two statements if nothing has.
+    A new or missing library is no mark: routes come and go with what a worker can load."""
     noted = {(row.host, row.target_id): row for row in Release.objects.order_by("pk")}
     changed = 0
     for place in _running():

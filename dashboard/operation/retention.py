@@ -1,8 +1,8 @@
-"""What is kept no longer, by rule: sessions that have ended, logs of old trials, artifacts of nothing, causes
-of failure that are seen no more.
+"""Deletes expired data by rule: ended sessions, logs of old trials, unreferenced artifacts, old causes of
+failure.
 
-The courier's chores. Each call does one batch of each, in short transactions, so that nobody waits for it;
-where it has come to in a large table is a row.
+These are chores of the courier. Each call does one batch of each, in short transactions, so that nobody
+waits; its position in a large table is a row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tuning.models import Trial
 
 BATCH = 500
 GRACE = timedelta(days=1)
-"""An artifact is stored before its implementation is written: so long it may be without one."""
+"""How long an artifact may be without an implementation, which is written after it."""
 
 
 def forget_by_rule() -> None:
@@ -89,8 +89,8 @@ def _forget(row: Artifact) -> bool:
 
 
 def _remove_files(digests: Iterable[str]) -> None:
-    """Whoever stores what is there already says so by its time (``catalog.best.artifacts.store_file``): what
-    was wanted lately is left, though no row names it yet."""
+    """Storing what exists already updates its time (``catalog.best.artifacts.store_file``): recently wanted
+    files stay, though no row names them yet."""
     for sha256 in digests:
         path = file_path(sha256)
         try:

@@ -1,4 +1,4 @@
-"""What browsers are allowed to do with our pages, and what they report when something tries more."""
+"""What browsers may do with our pages, and their reports of violations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOLD = (
 
 
 class PolicyMiddleware:
-    """Pages run no inline code and ask for no sensor, camera or the like, and nothing smuggled in may."""
+    """Pages run no inline code and use no sensor, camera or the like; injected content may not either."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -43,7 +43,7 @@ class PolicyMiddleware:
 @login_not_required
 @require_POST
 def csp_report(request: HttpRequest) -> HttpResponse:
-    """Log what a browser reports; whatever else is sent here is taken and forgotten."""
+    """Log a browser's report; anything else sent here is dropped."""
     if int(request.META.get("CONTENT_LENGTH") or 0) <= _MAX_REPORT_BYTES:
         report = _report(request.read(_MAX_REPORT_BYTES))
         if report:

@@ -1,5 +1,5 @@
-"""The audit log's share of every request: what was done through pages, the API and Django's admin, and who
-logged in or failed to. Views say it in better words by :func:`catalog.people.audit.note`."""
+"""Audits every request: what was done through pages, the API and Django's admin, and who logged in or failed
+to. Views describe it better with :func:`catalog.people.audit.note`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from catalog.people.secret_links import without_secret_links
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 MACHINE_TRAFFIC = frozenset({"lookup", "csp-report"})
-"""Names of routes that programs call all day: what they do has rows of its own."""
+"""Routes that programs call all day: their actions have rows of their own."""
 
 WRITTEN_BY_SIGNALS = frozenset({"login", "logout", "admin:login", "admin:logout"})
 
 
 class AuditMiddleware:
-    """One row of the audit log for each request that did something and was not refused."""
+    """One row of the audit log for each request that changed something and was not refused."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -67,7 +67,7 @@ def _write(request: HttpRequest, response: HttpResponse, logged_before: int) -> 
 
 
 def _action(request: HttpRequest) -> str:
-    """The route's name; one without a name is called by its pattern. A verb in the address belongs to it."""
+    """The route's name, or its pattern if it has none, with a verb in the address."""
     match = request.resolver_match
     assert match is not None
     if "admin" in match.app_names:
@@ -85,7 +85,7 @@ def _organisation(request: HttpRequest, key: Any) -> int | None:
 
 
 def _refused(request: HttpRequest) -> bool:
-    """Whether a page said by a message that it could not do what was asked, and led back."""
+    """Whether a page refused with a message and redirected back."""
     queued = getattr(getattr(request, "_messages", None), "_queued_messages", ())
     levels = {message.level for message in queued}
     return constants.ERROR in levels and constants.SUCCESS not in levels
@@ -124,5 +124,5 @@ def login_failed(sender: Any, credentials: Any, request: HttpRequest | None = No
 
 
 def _home(user: Any) -> int | None:
-    """The first organisation of a person: whose log the person's comings and goings belong to."""
+    """A person's first organisation: its log has the person's logins."""
     return user.memberships.order_by("pk").values_list("organisation", flat=True).first()

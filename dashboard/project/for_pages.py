@@ -1,10 +1,10 @@
-"""Middleware that pages need and programs do not: requests to the API pass it by.
+"""Middleware that only pages need; requests to the API skip it.
 
-Below ``/api/`` nobody is known by a session: keys alone open anything there
-(``catalog.api.authentication``). What guards every answer (limits, hosts, security headers, request ids, the
-audit log) stands in the list as it is, Django's own for sessions and CSRF too (its checks of a deployment
-look for them by name), and so does what looks at a view before it runs: a view below ``/api/`` that did not
-say that it needs neither login nor token would be refused, not open.
+Below ``/api/`` no session counts: only keys open anything there (``catalog.api.authentication``). Middleware
+that guards every answer (limits, hosts, security headers, request ids, the audit log) is in the list as
+usual, as is Django's own for sessions and CSRF, whose deployment checks look for it by name. So is everything
+that inspects a view before it runs: a view below ``/api/`` that does not declare that it needs neither login
+nor token is refused, not open.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NOBODY = AnonymousUser()
 
 
 def is_for_programs(request: HttpRequest) -> bool:
-    """Whether it goes to the API: by the very text that the table of addresses goes by."""
+    """Whether a request goes to the API, by the same text as the URL table uses."""
     path = request.path_info
     return path.startswith(_API) and not path.startswith(_READ_BY_PEOPLE)
 
 
 class _ForPages:
-    """Beside a middleware: its way in and out is for pages; its ``process_view`` stays for all."""
+    """Wraps a middleware: its request and response parts are for pages; its ``process_view`` is for all."""
 
     async_capable = False
     get_response: Any
@@ -69,8 +69,8 @@ class HtmxMiddleware(_ForPages, htmx.HtmxMiddleware):
 
 
 class CommonMiddleware(common.CommonMiddleware):
-    """Programs are sent nowhere else: of all that it does, the host is checked and the length is said. (Any
-    address below ``/api/`` is one that the table knows, so none was ever sent on for a slash.)"""
+    """For programs, only the host is checked and the length set; nothing is redirected. (The URL table knows
+    every address below ``/api/``, so none was ever redirected for a slash.)"""
 
     async_capable = False
 

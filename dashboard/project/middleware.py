@@ -1,4 +1,4 @@
-"""What every request gets on its way in: who looks."""
+"""Adds the viewer to every request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.people.sessions import renew_if_marked
 from catalog.viewing import Viewer, viewer_of
 
 FOCUS = "organisation"
-"""Where the session keeps the one organisation that somebody chose to look at."""
+"""The session key for the organisation that a person chose to look at."""
 
 
 class ViewerMiddleware:

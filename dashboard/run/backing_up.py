@@ -1,7 +1,7 @@
-"""A backup of everything that a service has: rows, stored files, the journal of this machine, its keys.
+"""A backup of everything that a service has: rows, stored files, this machine's journal, its keys.
 
-Made while the service runs. What rows name must be in the copy of the store: its files are copied before the
-database, and those that came meanwhile after it. The journal is cut where it stood right before the database
+It is made while the service runs. Everything that rows name must be in the copy of the store: files are
+copied before the database, and new ones after it. The journal is cut where it stood right before the database
 was copied: each of its lines is either counted in the rows, or will be once.
 """
 
@@ -116,7 +116,7 @@ def digest_of(path: Path) -> tuple[str, int]:
 
 
 def _copy_store(folder: Path, had: dict[str, Any]) -> dict[str, tuple[str, int]]:
-    """What is not there yet. What is damaged in the store is left out: it is built again after a restore."""
+    """Copy what is not there yet. Damaged files are left out: they are built again after a restore."""
     files = {}
     for path in stored_files(conf().store):
         name = f"{STORE}/{path.relative_to(conf().store)}"

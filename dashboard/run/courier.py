@@ -1,8 +1,9 @@
-"""The courier: one process that does what neither a request nor a worker should wait for.
+"""The courier: one process for work that neither a request nor a worker should wait for.
 
-It keeps the rollups fresh, gathers notifications and delivers what leaves the service (mail, webhooks, push).
-Chores are named by where they live and imported when the courier starts; each is a function without arguments
-that may be killed anywhere and repeated. One courier at a time works, under a lease; others stand by.
+It refreshes the rollups, gathers notifications and delivers what leaves the service (mail, webhooks, push).
+Chores are named by their dotted path and imported when the courier starts; each is a function without
+arguments that may be killed anywhere and repeated. One courier at a time works, under a lease; others stand
+by.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Courier:
         self._holder.resign()
 
     def _succeed(self) -> None:
-        """The lease of a courier that was killed on this machine need not be waited for."""
+        """Take over from a courier that was killed on this machine without waiting for its lease."""
         try:
             owner = Lease.objects.filter(name=NAME).values_list("owner", flat=True).first() or ""
             host, _, pid = owner.rpartition("-")
@@ -109,7 +110,7 @@ class Courier:
             logger.warning("The courier cannot reach the database yet (%s).", error)
 
     def _live(self) -> None:
-        """Signs of life for as long as no chore hangs; also of a courier that stands by."""
+        """Give signs of life while no chore hangs, and while standing by."""
         while not self.stop.wait(alive.EVERY_S):
             if time.monotonic() - self._got_on_at < CHORE_S:
                 alive.beat(NAME)

@@ -1,7 +1,7 @@
-"""A database in one file, and back: SQLite's online copy, PostgreSQL's own dump.
+"""Copies a database into one file and back: SQLite's online copy, PostgreSQL's own dump.
 
-PostgreSQL's programs are told by their environment where the database is: a password in a command line could
-be read by everybody on the machine.
+PostgreSQL's programs get the database's address by their environment: a password in a command line could be
+read by everybody on the machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def dump(destination: Path) -> None:
 
 
 def fill(source: Path) -> None:
-    """Make the empty database what a dump holds. On PostgreSQL all of it or nothing."""
+    """Load a dump into the empty database. On PostgreSQL all of it or nothing."""
     if connection.vendor == "sqlite":
         _fill_sqlite(source)
     else:
@@ -104,7 +104,7 @@ def _run(program: str, *options: str) -> None:
 
 
 def _found(program: str) -> str:
-    """Debian keeps some of them out of the PATH; the newest reads every older server."""
+    """Debian keeps some of these programs out of the PATH; the newest reads every older server."""
     installed = sorted(
         Path("/usr/lib/postgresql").glob(f"*/bin/{program}"), key=lambda path: int(path.parts[-3])
     )

@@ -1,4 +1,4 @@
-"""A backup taken into an empty home and an empty database, after all of it was compared with its manifest."""
+"""Restores a backup into an empty home and database, after comparing all of it with its manifest."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _check_empty(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def _take(folder: Path, manifest: dict[str, Any]) -> None:
-    """The database last: until then nothing is served."""
+    """The database last: nothing is served before."""
     for name in manifest["files"]:
         place, _, rest = name.partition("/")
         path = folder / name
@@ -146,13 +146,13 @@ def _take(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def _rename_node(manifest: dict[str, Any]) -> None:
-    """A machine's journals are drained under its name, which need not be the old one's."""
+    """A machine's journals are drained under its name, which may differ from the old one's."""
     names = [name.partition("/")[2] for name in manifest["files"] if name.startswith(f"{JOURNAL}/")]
     JournalSegment.objects.filter(node=manifest["node"], segment__in=names).update(node=conf().node)
 
 
 def _note_lacking() -> int:
-    """Artifacts whose files were lost or damaged before the backup."""
+    """Artifacts whose files were missing or damaged before the backup."""
     lacking = 0
     for row in Artifact.objects.exclude(kind="recipe").iterator(chunk_size=_BATCH):
         gone = [name for name, sha256 in row.manifest["files"].items() if not file_path(sha256).is_file()]

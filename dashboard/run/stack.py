@@ -35,17 +35,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 class StackError(RuntimeError):
-    """A process that did not come up, with the end of what it said."""
+    """A process that did not start, with the end of its output."""
 
 
 def _end_with_parent() -> None:
-    """In the child: be asked to end should the parent be killed, so that nothing runs on unwatched."""
+    """In the child: end if the parent is killed, so that nothing runs unsupervised."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody has at present. None of those that the system hands out by itself:
-    before a server listens there, somebody else's connection could have come from it."""
+    """A free TCP port on 127.0.0.1, outside the range that the system assigns itself: another connection
+    could take such a port before a server listens."""
     while not port_is_free(port := _PORTS[secrets.randbelow(len(_PORTS))]):
         pass
     return port

@@ -1,9 +1,9 @@
-"""The processes of one machine kept running: who dies or stops answering is started again.
+"""Keeps one machine's processes running: one that dies or stops answering is started again.
 
-Their parent asks. The web server is sent a request, and any answer of its counts; the others give signs of
-life by themselves (``catalog/alive.py``), as long as they get on. Who gives none for ``OPATLAS_SILENT_S``
-(stopped, hung, starved) is killed and started again, with all that it started. Between two starts without a
-steady minute lie pauses that double up to a minute, so that nothing spins and nothing is given up.
+The parent checks them. The web server is sent a request, and any answer counts; the others give signs of life
+(``catalog/alive.py``) while they make progress. A process without one for ``OPATLAS_SILENT_S`` (stopped,
+hung, starved) is killed with its children and started again. Without a steady minute between two starts there
+are pauses, doubling up to a minute, so that nothing spins and nothing is given up.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _LONGEST_LOOK_S = 5.0
 
 
 def parts_of(name: str) -> Sequence[str]:
-    """What of a process gives signs of life."""
+    """The parts of a process that give signs of life."""
     return ("worker", "celery") if name.startswith("worker") else (name,)
 
 
 def pause_s(in_a_row: int) -> float:
-    """Before the next start, after so many ends without a steady minute between."""
+    """The pause before the next start, after so many ends without a steady minute."""
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(in_a_row - 1, 10))
 
 
 class Silence:
-    """How long each part has given no sign of life. A long look counts as a short one: while a machine is
-    suspended nobody could give one."""
+    """How long each part has given no sign of life. A long gap between looks counts as a short one: a
+    suspended machine gives no signs."""
 
     def __init__(self, parts: Sequence[str], silent_s: float, start_s: float = START_S) -> None:
         self._limits_s = silent_s, start_s
@@ -54,7 +54,7 @@ class Silence:
         self._silent_s = dict.fromkeys(parts, 0.0)
 
     def look(self, signs: Mapping[str, int], passed_s: float) -> str:
-        """After ``passed_s``: a part that has been silent for too long, or nothing."""
+        """After ``passed_s``: a part that has been silent for too long, or None."""
         for part, seen in self._seen.items():
             sign = signs.get(part, 0)
             new = sign != seen
@@ -67,7 +67,7 @@ class Silence:
 
 @dataclass
 class Supervised:
-    """One process by name, through all its starts. ``process`` is None while it waits for the next one."""
+    """One process by name, through all its starts. ``process`` is None between two."""
 
     name: str
     process: Process | None
@@ -103,11 +103,11 @@ class Supervisor:
             time.sleep(LOOK_S)
 
     def ask(self) -> None:
-        """Have the web server asked again and again, by a thread."""
+        """Request the web server again and again, in a thread."""
         threading.Thread(target=self._ask, name="asks the web server", daemon=True).start()
 
     def look(self) -> None:
-        """Once over all of them."""
+        """Check all of them once."""
         now = self._clock()
         passed_s, self._looked = now - self._looked, now
         for one in self._watched:
@@ -151,7 +151,7 @@ class Supervisor:
             troubles.write(self.stack.folder, [one.trouble for one in self._watched if one.trouble])
 
     def _ask(self) -> None:
-        """Something to answer: whether it does is seen by its sign of life, whoever asked."""
+        """A request to answer; the sign of life shows whether it was answered."""
         while True:
             with suppress(urllib.error.URLError, OSError, ValueError):
                 urllib.request.urlopen(f"{self.stack.url}/healthz", timeout=ASK_EVERY_S).close()
@@ -159,7 +159,7 @@ class Supervisor:
 
 
 def signs(folder: Path) -> dict[str, int]:
-    """Part → the time of its last sign of life, by whatever clock: only that it changes counts."""
+    """Part → the time of its last sign of life, by any clock: only changes count."""
     try:
         return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     except OSError:

@@ -1,4 +1,4 @@
-"""What happened to this machine's processes, on disk: who supervises writes it, the overview shows it."""
+"""Incidents of this machine's processes, on disk: the supervisor writes them, the overview shows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 SHOWN = timedelta(hours=1)
-"""How long after it was started again a process's end is still shown."""
+"""How long a process's end is shown after its restart."""
 
 AGAIN, WAITS, LEFT = "again", "waits", "left"
 """It was started again; it will be, after a while; it said itself that it cannot serve, and is left alone."""

@@ -1,5 +1,5 @@
-"""Addresses of pages, found once by a process: Django looks through its table of them for each, which of a
-list of hundreds takes as long as its cells."""
+"""Addresses of pages, cached by the process: Django searches its URL table for each, which for a list of
+hundreds takes as long as its cells."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a page's address asks for: one of what there is, or said to be none of it. Links live long, so nothing
-of them is refused; but nobody takes the whole list for the part that was meant."""
+"""Reads a page's address: one of the existing values, or a message that there is no such value. Links live
+long, so nothing in them is an error; but nobody is shown the whole list in place of a part."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dashboard.web.requests import ViewerRequest
 from dashboard.web.wording import shortened
 
 EVERYWHERE = frozenset({"page", "export", "table", "seen", "range", "since", "until", "org", "before"})
-"""What lists are asked beside their filters."""
+"""Parameters of lists beside their filters."""
 
 _MOST_NAMED = 12
 
 
 def text_of(request: ViewerRequest, name: str = "q", most: int = 200) -> str:
-    """What was typed there, without what no row of a database can hold."""
+    """The text that was typed, without characters that no database row can hold."""
     return request.GET.get(name, "").replace("\0", "").strip()[:most]
 
 
 def words_of(request: ViewerRequest) -> str:
-    """What was typed to find operators (``catalog.search``); what of it can find none is said."""
+    """The words for finding operators (``catalog.search``), with a message for those that can find none."""
     text = text_of(request)
     for sentence in Words.of(text).in_vain():
         say(request, sentence, rest=False)
@@ -34,8 +34,8 @@ def words_of(request: ViewerRequest) -> str:
 def one_of(
     request: ViewerRequest, name: str, known: Collection[str], otherwise: str = "", what: str = ""
 ) -> str:
-    """The filter's value; where there is no such value the page says so, and shows ``otherwise``. ``what`` it
-    is, if not what its name says."""
+    """The filter's value; if there is no such value the page says so, and shows ``otherwise``. ``what``: its
+    description, if not its name."""
     value = request.GET.get(name, "")
     if not value or value in known:
         return value or otherwise
@@ -53,8 +53,7 @@ def sort_of(request: ViewerRequest, known: Collection[str], otherwise: str) -> s
 
 
 def takes(request: ViewerRequest, *names: str) -> None:
-    """What this page's address may ask with, beside what every page's may. The frame of a page says what else
-    stands there."""
+    """The parameters of this page's address, beside every page's. The page's frame reports others."""
     request.takes = names
 
 
@@ -75,7 +74,7 @@ def say_unknown(request: ViewerRequest, name: str, where: str = "", what: str = 
 
 
 def say(request: ViewerRequest, sentence: str, rest: bool = True) -> None:
-    """On the page that is shown, beside what it shows instead: the ``rest`` of what was asked for."""
+    """Show a message on the page, with what it shows instead: the ``rest`` of what was asked for."""
     # A part of a page, or a file, has no place for it; the next page would say it out of place.
     if not request.htmx and "export" not in request.GET and "seen" not in request.GET:
         shown = " The rest of what was asked for is shown." if rest else ""

@@ -1,5 +1,5 @@
-"""The clock of retries and rotations, in a place where tests can move it: the database's, since a courier or
-a web process whose own is wrong would leave deliveries that are due in a day."""
+"""The clock of retries and rotations, which tests can move. It is the database's: a courier or web process
+with a wrong clock would delay deliveries."""
 
 from __future__ import annotations
 

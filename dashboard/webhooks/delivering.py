@@ -32,17 +32,17 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 16
 PER_ENDPOINT = 4
 FAILING_AT_ONCE = 4
-"""Requests under way: of this process, to one endpoint, and to all endpoints that failed last (one each)."""
+"""Parallel requests: of this process, to one endpoint, and to all endpoints that failed last (one each)."""
 
 GO_ON_S = 1.0
-"""How long a thread goes on with an endpoint that answers well while something waits for it: rounds are as
-far apart, and would bring it no more than four messages a second."""
+"""How long a thread goes on with a healthy endpoint that has more messages: by rounds alone it would get at
+most four a second."""
 
 TIMEOUT_S = 15.0
 CLAIM_S = 60.0  # far more than a request can take
 _FORGET_EVERY_S = 3600.0
 BEGINNING = "beginning a delivery"
-"""Whose rows that failed are deliveries."""
+"""The step whose failed rows are deliveries."""
 USER_AGENT = "Opatlas-Webhooks/1"
 
 
@@ -80,7 +80,7 @@ class Deliverer:
 
 
 def claim(pk: int) -> int | None:
-    """Take one delivery by compare-and-swap; its fence, or None where another was faster."""
+    """Take one delivery by compare-and-swap; returns its fence, or None if another was faster."""
     row = Delivery.objects.filter(pk=pk).values_list("fence", flat=True).first()
     if row is None:
         return None
@@ -91,7 +91,7 @@ def claim(pk: int) -> int | None:
 
 
 def _due(room: int) -> list[int]:
-    """Ids that may be begun now, one of each endpoint before a second of any."""
+    """Ids that may be begun now; one of each endpoint before a second of any."""
     if room <= 0:
         return []
     pending = Delivery.objects.filter(state=DeliveryState.PENDING, endpoint__disabled_at=None)
@@ -130,7 +130,7 @@ def _first_of(endpoint: int, limit: int) -> Iterator[int]:
 
 
 def _begins() -> Q:
-    """Neither under way nor held back: those would take the places of others."""
+    """Neither being sent nor held back: those would take the others' places."""
     return _unclaimed() & ~Q(pk__in=held_back(BEGINNING))
 
 
@@ -139,7 +139,7 @@ def _unclaimed() -> Q:
 
 
 def _send(pk: int, fence: int) -> None:
-    """In a thread of the pool: a delivery, and what else waits for its endpoint."""
+    """In a thread of the pool: send a delivery, and what else waits for its endpoint."""
     until = time.monotonic() + GO_ON_S
     held: tuple[int, int] | None = (pk, fence)
     try:
@@ -155,8 +155,8 @@ def _send(pk: int, fence: int) -> None:
 
 
 def _note_try(pk: int, fence: int, error: Exception) -> None:
-    """It was our fault, and counts as a try: else it would be made again every minute for ever. Where that
-    cannot be written down either the claim runs out."""
+    """Our own error counts as a try: otherwise it would be repeated every minute for ever. If that cannot be
+    written either, the claim runs out."""
     try:
         if isinstance(error, PASSING):
             return
@@ -205,8 +205,8 @@ def _post(delivery: Delivery) -> guard.Reply:
 
 
 def _as_it_stands(delivery: Delivery) -> Message:
-    """What PagerDuty is told of an alert at a late try: what holds by now. Else a message that was held up
-    would open again what was resolved meanwhile."""
+    """For a late try to PagerDuty: the alert's present state. A delayed message would otherwise open again
+    what was resolved meanwhile."""
     message = delivery.message
     alert = (message.data.get("alert") or {}).get("id")
     if delivery.endpoint.form != BodyForm.PAGERDUTY or alert is None:

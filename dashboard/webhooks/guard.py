@@ -1,8 +1,8 @@
-"""The only way out to addresses that customers give: to public hosts alone, at the address that was checked.
+"""The only way to addresses that customers give: public hosts alone, at the address that was checked.
 
-A name is resolved once, every address it has is checked, and the connection goes to one of exactly those
-addresses, so that a name that answers differently the second time (DNS rebinding) gains nothing. Redirects
-are answers like any other: nothing is followed. Standard library only; knows no database.
+A name is resolved once, every address is checked, and the connection goes to one of exactly these. So a name
+that resolves differently the second time (DNS rebinding) gains nothing. Redirects are not followed. Standard
+library only; knows no database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from catalog.errors import RequestError
 from dashboard.conf import conf
 
 PORTS = frozenset({80, 443, 8000, 8080, 8443})
-"""Ports that a receiver may have; others belong to services that a request must not reach."""
+"""Ports that a receiver may use; others belong to services that a request must not reach."""
 
 MAX_URL = 2048
 MAX_HOST = 253
@@ -82,7 +82,7 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def check_url(url: str) -> tuple[SplitResult, str, int]:
-    """The URL's parts, its host and port, by its form alone; raises :class:`AddressRefused`."""
+    """The URL's parts, host and port, by its form alone; raises :class:`AddressRefused`."""
     if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         raise AddressRefused(
             f"The address must be a plain ASCII URL of at most {MAX_URL} characters.", where="url"
@@ -119,8 +119,8 @@ def check_url(url: str) -> tuple[SplitResult, str, int]:
 
 
 def _is_host(host: str) -> bool:
-    """Whether everybody who reads this host reads the same. What is encoded (``%00``) ends the name for some
-    and not for others, and a dot at its end names the same host under another text."""
+    """Whether all parsers read the host alike. Encoded characters (``%00``) end the name for some; a final
+    dot names the same host under another text."""
     if ":" not in host:
         return len(host) <= MAX_HOST and _NAME.fullmatch(host) is not None
     try:
@@ -144,8 +144,8 @@ def check_public(url: str, resolver: Resolve | None = None) -> Checked:
 
 
 def check_literal(host: str) -> None:
-    """Refuse a host that is written as an address and not public, or that names this machine. Asks no
-    resolver: what other names lead to is checked whenever something is sent."""
+    """Refuse a host that is a non-public address, or that names this machine. Asks no resolver: other names
+    are checked whenever something is sent."""
     try:
         public = is_public(str(ipaddress.ip_address(host)))
     except ValueError:
@@ -189,11 +189,8 @@ def post(
     timeout_s: float = 15.0,
     resolver: Resolve | None = None,
 ) -> Reply:
-    """POST to a public host and say what came of it; never raises for what the other side does.
-
-    ``timeout_s`` bounds resolving, connecting, sending and reading together: an answer that drips is cut off
-    too.
-    """
+    """POST to a public host and return the result; never raises for the other side's faults. ``timeout_s``
+    bounds resolving, connecting, sending and reading together, even if an answer arrives byte by byte."""
     began = time.monotonic()
     try:
         checked = _within(timeout_s, lambda: check_public(url, resolver))
@@ -209,8 +206,7 @@ def post(
 
 
 def _within(timeout_s: float, check: Callable[[], Checked]) -> Checked:
-    """In a thread that is left where it takes longer: nothing ends a system's resolver, which asks slow name
-    servers of the host's choice."""
+    """In a thread that is left behind if it takes longer: a system's resolver cannot be interrupted."""
     asked = Future[Checked]()
 
     def answer() -> None:
@@ -250,7 +246,7 @@ def _exchange(checked: Checked, body: bytes, headers: Mapping[str, str], deadlin
 
 
 class _Pinned(http.client.HTTPConnection):
-    """Connects to the addresses that were checked; TLS and the Host header have the name."""
+    """Connects to the checked addresses; TLS and the Host header have the name."""
 
     def __init__(self, checked: Checked, deadline: float) -> None:
         default_port = {"https": 443, "http": 80}[checked.url.scheme]
@@ -283,7 +279,7 @@ class _Pinned(http.client.HTTPConnection):
         raise problem
 
     def cut(self) -> None:
-        """From the watchdog's thread: whoever reads gets an end."""
+        """Called by the watchdog's thread: ends the reading."""
         if self._wire is not None:
             with suppress(OSError):
                 # Not SSLSocket's own, which takes away what the other thread is reading from.

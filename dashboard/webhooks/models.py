@@ -1,4 +1,4 @@
-"""Who is told, what about, and what became of it."""
+"""Endpoints, messages, and the results of sending."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ALERTS = (
     EventType.CREDIT_LOW,
     EventType.SPENDING_SUDDEN,
 )
-"""What fires, and is acknowledged and resolved later."""
+"""Events that fire and are acknowledged and resolved later."""
 
 OF_ALERTS = (*ALERTS, EventType.ALERT_ACKNOWLEDGED, EventType.ALERT_RESOLVED)
 

@@ -1,4 +1,4 @@
-"""What becomes of a delivery after a request: delivered, tried again, failed; and of its endpoint."""
+"""The result of a request: delivered, tried again or failed; and its endpoint's state."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How a job talks to the service: :class:`Client` answers from its caches and asks for the rest;
-:class:`RestClient` makes the REST calls alone. Names come when they are first asked for."""
+"""A job's access to the service: :class:`Client` answers from its caches and asks for the rest;
+:class:`RestClient` only makes the REST calls. Names are imported when they are first used."""
 
 from __future__ import annotations
 

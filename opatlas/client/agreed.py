@@ -1,6 +1,5 @@
-"""Hits that cost something, and that a job may give again out of its caches because it set a limit: each use
-is paid at the price that was agreed on, and reported.
-"""
+"""Charged hits that a job with a spend limit may repeat from its caches: each use is paid at the agreed
+price, and reported."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _LIMIT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ([A-Z]{3})")
 
 
 def parse_limit(text: str) -> dict[str, Any]:
-    """ "2.50 EUR" as the service takes it: millionths, exactly."""
+    """Parses ``2.50 EUR`` into exact millionths, the service's form."""
     found = _LIMIT.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise CallerError(f'A spend limit is an amount and a currency, such as "2.50 EUR", not {text!r}.')
@@ -27,8 +26,8 @@ def parse_limit(text: str) -> dict[str, Any]:
 
 
 class AgreedAnswers:
-    """By operator key; and how much is left to spend, as far as this process knows. Other processes of the
-    job spend from the same limit: the service charges none of them beyond it."""
+    """Answers by operator key, and what is left to spend as far as this process knows. The job's other
+    processes spend from the same limit; the service charges none of them beyond it."""
 
     def __init__(self, limit: str) -> None:
         self._limit = limit
@@ -38,7 +37,7 @@ class AgreedAnswers:
         self._lock = threading.Lock()
 
     def add(self, answer: Answer, life_s: float) -> RememberedAnswer | None:
-        """What may be given again; None where nothing was agreed on, or it is over."""
+        """The answer to repeat; None if there is no agreement, or it has ended."""
         agreement = agreement_of(answer)
         if agreement is None or (life_s := min(life_s, agreement["expires_s"])) <= 0:
             return None
@@ -52,7 +51,7 @@ class AgreedAnswers:
         return entry
 
     def told(self, left_micros: Any) -> None:
-        """By the service: it may not know yet of all uses, so that no more is left than was."""
+        """Take the service's figure. It may not know of all uses yet, so what is left never grows."""
         if type(left_micros) is not int:
             return
         with self._lock:
@@ -60,8 +59,8 @@ class AgreedAnswers:
             self._left_micros = left_micros if known is None else min(known, left_micros)
 
     def peek(self, key: str, now: float) -> RememberedAnswer | None:
-        """What is agreed on, unless its uses at this price are used up: then it is looked up again. Where too
-        little is left nobody need be asked."""
+        """The agreed answer, unless its uses at this price are used up: then it is looked up again. If too
+        little is left, no request is needed."""
         entry = self._entries.get(key)
         agreement = agreement_of(entry.answer) if entry is not None else None
         if entry is None or agreement is None or now >= entry.until:
@@ -70,7 +69,7 @@ class AgreedAnswers:
         return entry if entry.uses[0] < agreement["uses"] or not covered else None
 
     def use(self, entry: RememberedAnswer) -> Answer:
-        """Pay for one use; an empty answer where too little is left."""
+        """Pay for one use; an empty answer if too little is left."""
         answer, agreement = entry.answer, agreement_of(entry.answer)
         assert agreement is not None
         with self._lock:
@@ -90,26 +89,26 @@ class AgreedAnswers:
         return answer
 
     def hand_over(self) -> dict[str, float]:
-        """Uses by agreement since the last time."""
+        """Uses by agreement since the last call."""
         with self._lock:
             given, self._given = self._given, {}
             return given
 
     def count(self) -> int:
-        """How many uses wait to be handed over."""
+        """The number of uses that wait to be handed over."""
         return int(sum(list(self._given.values())))
 
     def drop(self, revoked: frozenset[str] | None = None) -> None:
-        """Forget these artifacts' entries; all of them where none are named."""
+        """Forget these artifacts' entries; all of them if none are named."""
         for key, entry in list(self._entries.items()):
             if revoked is None or (entry.answer.best or {}).get("artifact") in revoked:
                 self._entries.pop(key, None)
 
     def begin_anew(self) -> None:
-        """In a process that was forked: the parent's uses are the parent's to report."""
+        """In a forked process: the parent reports its own uses."""
         self._lock, self._given = threading.Lock(), {}
 
 
 def agreement_of(answer: Answer) -> Mapping[str, Any] | None:
-    """On further uses of a hit; checked for its shape when the answer was read."""
+    """The agreement on further uses of a hit; its shape was checked when the answer was read."""
     return (answer.price or {}).get("agreement") if answer.hit else None

@@ -1,4 +1,4 @@
-"""What is known of one operator, wherever it was known. PURE."""
+"""What is known of one operator, from whatever source. PURE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opatlas.evidence import TIMES
 
 STATUSES = ("hit", "miss", "need_graph", "need_lookup")
 LONGEST_LIFE_S = 86400.0
-"""Whatever a service says: what was revoked is told to who asks."""
+"""Whatever a service says: revocations reach only clients that ask."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 AGREEMENT = re.compile(r"agr_[0-9a-f]{32}")
 _OPERATOR = re.compile(r"o1:[0-9a-f]{64}")
@@ -22,23 +22,19 @@ _TARGET = re.compile(r"t1:[0-9a-f]{64}")
 @dataclass(frozen=True)
 class Answer:
     """What the service knows of one operator: ``status`` is ``hit``, ``miss`` or ``need_graph``. An answer is
-    true where it is a hit.
+    true if it is a hit.
 
-    Of a hit, ``stage`` is how far exploring has come (``first``: the contest waits or runs; ``contest``: it
-    has ended; ``tuned``: a slice of tuning as well), ``final`` whether nothing more is planned just now, and
-    ``expires_s`` how long it may be used without asking again: seconds while it is not final.
-
-    ``best`` is the fastest acceptable implementation with its evidence (times in microseconds), ``state`` and
-    ``reason`` say what became of a miss; ``payment_required`` is one too: the best is withheld until it is
-    paid. ``price`` comes with a charged hit and with what is withheld: ``amount_micros``, ``currency``,
-    ``pay_url``, …, and to a job with a spend limit the ``agreement`` on further uses. ``target`` and
-    ``setting`` are the keys that it holds for.
-
-    ``from_neighbour`` marks a hit that was measured on another target, which differs from this one in cores
-    and cache sizes alone: its key as ``target``, and ``differs``. No time in ``best`` holds here then.
-
-    ``source`` says who answered: the ``service``, this process's ``memory``, the machine's ``cache``, or
-    ``nobody`` (a miss, since the service could not be asked; ``reason`` says why).
+    Of a hit, ``stage`` says how far exploring has come (``first``: the contest waits or runs; ``contest``: it
+    has ended; ``tuned``: a slice of tuning as well), and ``final`` whether nothing more is planned now.
+    ``expires_s``: how long it may be used without asking again; seconds while it is not final. ``best``: the
+    fastest acceptable implementation with its evidence (times in microseconds). ``state`` and ``reason``:
+    what became of a miss; ``payment_required`` is one too, since its best is withheld until it is paid.
+    ``price`` comes with charged and withheld ones: ``amount_micros``, ``currency``, ``pay_url``, …, and for a
+    job with a spend limit the ``agreement`` on further uses. ``target`` and ``setting``: the keys for which
+    it holds. ``from_neighbour``: it was measured on another target that differs only in cores and cache
+    sizes: its key as ``target``, and ``differs``. The times in ``best`` do not hold here then. ``source``:
+    the ``service``, this process's ``memory``, the machine's ``cache``, or ``nobody`` (a miss, since the
+    service could not be asked; ``reason`` says why).
     """
 
     key: str
@@ -65,21 +61,20 @@ class Answer:
 
     @property
     def is_default(self) -> bool:
-        """Whether what is served is the default itself: what a job has without the service."""
+        """Whether the default itself is served, which a job has without the service."""
         return self.best is not None and bool(self.best.get("is_default"))
 
     @property
     def evidence(self) -> Mapping[str, Any]:
-        """Of a hit: ``max_error`` of the worst element, as a share of what is allowed there, and the
-        ``tolerance`` up to which it passes; the sandbox ``tier`` and the ``environment`` (versions) in which
-        it was proven; the ``signer``, SHA-256 of the key that vouches for it. Empty from a service that is
-        too old to say."""
+        """Of a hit: ``max_error`` of the worst element, as a share of what is allowed there, and the largest
+        passing ``tolerance``; the sandbox ``tier`` and the ``environment`` (versions) of its verification;
+        the ``signer``, SHA-256 of the signing key. Empty from an older service."""
         return (self.best or {}).get("evidence", {})
 
     @property
     def why_trusted(self) -> str:
-        """The same in words; empty where nothing is said. The signature itself is proven by :meth:`load`,
-        against the keys that this client trusts."""
+        """The evidence in words; empty if there is none. :meth:`load` verifies the signature, with the keys
+        that this client trusts."""
         known, said = self.evidence, list[str]()
         if (error := known.get("max_error")) is not None:
             said.append(f"error {error:.2g}, up to {known['tolerance']:.2g} passes")
@@ -95,16 +90,17 @@ class Answer:
 
     def load(self) -> Any:
         """The implementation as a function of the operator's inputs
-        (:class:`~.loading.function.KernelFunction`): fetched where it is not here yet, verified, loaded.
-        Raises :class:`opatlas.errors.OpatlasError`: what was refused or does not load
-        (:class:`~opatlas.errors.LoadError`), or what the service said."""
+        (:class:`~.loading.function.KernelFunction`): fetched if needed, verified, loaded. Raises
+        :class:`opatlas.errors.OpatlasError`: it was refused or does not load
+        (:class:`~opatlas.errors.LoadError`), or the service's error."""
         if self.loader is None:
             raise ValueError("This answer was made by no client: load it with fetch_and_load.")
         return self.loader(self)
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any], target: str, setting: str) -> Answer:
-        """One item of a lookup's answer; raises ValueError or its like for what no service sends."""
+        """One item of a lookup's answer; raises ValueError and the like for anything that no service
+        sends."""
         answer, given = object.__new__(cls), item.get
         # A frozen class sets each field by a call, which takes half of the time of reading a whole answer.
         answer.__dict__.update(
@@ -142,22 +138,22 @@ class Answer:
         return answer
 
     def to_json(self) -> dict[str, Any]:
-        """What :meth:`from_json` reads."""
+        """The document for :meth:`from_json`."""
         return {name: value for name in _KEPT if (value := getattr(self, name)) not in (None, "")}
 
     @property
     def differences(self) -> str:
-        """In words, how the target that it was measured on differs from this one; empty where it is this."""
+        """How the target on which it was measured differs from this one, in words; empty if it is this
+        one."""
         rows = (self.from_neighbour or {}).get("differs", {})
         return "; ".join(f"{name} {row['neighbour']}, here {row['asked']}" for name, row in rows.items())
 
 
 @dataclass(frozen=True)
 class LookupReply:
-    """What came of one lookup: an answer for each operator, and for each related one, in order; hits that
-    jobs asked next; manifests (with signature and signer) by their artifact; ``signers`` by SHA-256; and what
-    must not be used any more, of what was revoked after ``revoked_since``; ``revoked_until`` is what to say
-    as that the next time."""
+    """The reply to one lookup: an answer for each operator and each related one, in order; hits that jobs
+    asked next; manifests (with signature and signer) by artifact; ``signers`` by SHA-256; artifacts revoked
+    since ``revoked_since``. ``revoked_until``: the next ``revoked_since``."""
 
     answers: Sequence[Answer]
     related: Sequence[Answer] = ()
@@ -172,7 +168,7 @@ class LookupReply:
 
     @classmethod
     def with_answers(cls, reply: LookupReply | None, answers: Sequence[Answer]) -> LookupReply:
-        """The same with other answers; of no reply, these alone."""
+        """The reply with other answers; without a reply, these alone."""
         return cls(answers) if reply is None else replace(reply, answers=answers)
 
 
@@ -194,8 +190,8 @@ def _check_mark(mark: Mapping[str, Any]) -> None:
 
 
 class RememberedAnswer(NamedTuple):
-    """An answer in memory. ``until``: on the monotonic clock; ``uses``: two numbers, how often it was given
-    since that was last handed over, and before (a miss: how often it was asked for)."""
+    """An answer in memory. ``until``: on the monotonic clock; ``uses``: how often it was given since the last
+    report, and before (of a miss: how often it was asked for)."""
 
     answer: Answer
     until: float

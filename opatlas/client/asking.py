@@ -1,7 +1,7 @@
-"""What a caller names an operator by (arrays, tensors, shapes, JSON, ONNX, a key), as a key and a document.
+"""From a caller's name for an operator (arrays, tensors, shapes, JSON, ONNX, a key) to a key and a document.
 
-Reading a description takes a millisecond and ONNX; so what was read once is known by its *signature* in this
-process, and by its *alias* in the machine's cache.
+Reading a description takes a millisecond and ONNX. So each is read once: it is known by its *signature* in
+this process, and by its *alias* in the machine's cache.
 """
 
 from __future__ import annotations
@@ -25,13 +25,10 @@ _USUAL = frozenset({"float32", "float64", "float16", "int64", "int32", "uint8", 
 
 @dataclass(eq=False, slots=True)
 class Asked:
-    """One operator as it was asked for.
-
-    ``document`` describes it to the service (None: only the key is known). ``places`` says which of the
-    caller's inputs each tensor of the canonical operator is (None: they are the same). ``unmapped``: why it
-    has no key, where it may run all the same. ``known``: the latest answer that this caller was given, with
-    the entry that it was made of.
-    """
+    """One operator as asked for. ``document``: its description for the service (None: only the key is known).
+    ``places``: which of the caller's inputs is each tensor of the canonical operator (None: the same).
+    ``unmapped``: why it has no key although it may run. ``known``: the latest answer for this caller, with
+    the entry that it came from."""
 
     key: str
     document: Mapping[str, Any] | None = None
@@ -43,14 +40,14 @@ class Asked:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in a request, about."""
+        """About how many bytes it takes in a request."""
         if not self._size:
             self._size = 100 + (len(canonical_json(self.document)) if self.document is not None else 0)
         return self._size
 
 
 def signature(op: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]) -> Any:
-    """Something hashable that is equal where the operator is; quick to make. None where there is none."""
+    """Something hashable that is equal for equal operators, and quick to make. None if there is none."""
     parts: list[Any] = []
     for one in inputs:
         kind = type(one)
@@ -145,8 +142,8 @@ def _known_values(values: list[Any]) -> list[Any]:
 
 
 def _described_array(one: Any) -> dict[str, Any]:
-    """Whatever an array or tensor is made of, it may run where it came from. Entries are of dense and strided
-    ones in this machine's byte order, of types that ONNX has."""
+    """The array may be of any library, and runs where it came from. Entries exist for dense and strided
+    arrays in this machine's byte order, of types that ONNX has."""
     try:
         shape, dtype = [int(size) for size in one.shape], _dtype_name(one.dtype)
         layout = str(getattr(one, "layout", "")).removeprefix("torch.")
@@ -182,7 +179,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _strides(one: Any) -> list[int] | None:
-    """In elements; None where row-major and dense."""
+    """In elements; None if row-major and dense."""
     if hasattr(getattr(one, "flags", None), "c_contiguous"):  # NumPy's, CuPy's
         if one.flags.c_contiguous:
             return None
@@ -195,7 +192,7 @@ def _strides(one: Any) -> list[int] | None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: NumPy's numbers are numbers, its arrays lists."""
+    """As plain JSON: NumPy's numbers become numbers, its arrays lists."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray):
@@ -204,7 +201,7 @@ def _plain(value: Any) -> Any:
 
 
 def document_of(asked: Any) -> Mapping[str, Any]:
-    """The JSON that describes a whole operator: JSON itself, or an ONNX model."""
+    """The JSON that describes a whole operator, from JSON or an ONNX model."""
     if isinstance(asked, Mapping):
         return asked
     if hasattr(asked, "op_type"):
@@ -219,7 +216,8 @@ def document_of(asked: Any) -> Mapping[str, Any]:
 
 
 def alias_of(document: Mapping[str, Any]) -> bytes:
-    """16 bytes that are the same for the same description, in any process, as long as keys mean the same."""
+    """16 bytes that are equal for equal descriptions in any process, as long as the format of keys is the
+    same."""
     try:
         text = canonical_json(document)
     except (TypeError, ValueError, RecursionError) as error:
@@ -228,7 +226,7 @@ def alias_of(document: Mapping[str, Any]) -> bytes:
 
 
 def read(document: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
-    """The key that a description has, and ``places``. Imports ONNX; raises
+    """The key of a description, and ``places``. Imports ONNX; raises
     :class:`opatlas.errors.InvalidOperator`."""
     from opatlas.identity.parse import parse_canonical
 
@@ -242,14 +240,14 @@ def read(document: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
 
 
 def canonical_graph(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The canonical operator's JSON. Imports ONNX; raises as :func:`read` does."""
+    """The canonical operator's JSON. Imports ONNX; raises like :func:`read`."""
     from opatlas.identity.parse import parse_canonical
 
     return parse_canonical(json.loads(canonical_json(document))).operator.to_json()
 
 
 def _model_inputs(onnx_base64: str) -> list[str]:
-    """Names of a model's inputs, then of its initializers that are none."""
+    """Names of a model's inputs, then of its other initializers."""
     from onnx import ModelProto
 
     graph = ModelProto.FromString(base64.b64decode(onnx_base64)).graph

@@ -1,7 +1,5 @@
-"""What a client stands on: whom it asks and as whom, its caches and threads, and what was used of them.
-
-It begins in each process anew, and at its end reports what was used.
-"""
+"""The base of a client: its service and login, its caches and threads, and its counts of uses. It starts anew
+in each process, and reports uses at the end."""
 
 from __future__ import annotations
 
@@ -46,15 +44,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("opatlas")
 
 WRITE_S = 5.0
-"""How often uses are written down: what a killed process may leave uncounted."""
+"""How often uses are written down: a killed process loses at most these."""
 LAST_REPORTS_S = 5.0
-"""What closing may spend on reporting uses; the rest is the next process's."""
+"""The time that closing may spend on reporting uses; the next process reports the rest."""
 NEIGHBOURS = ("neighbours", "neighbour_defaults")
-"""Words of a lookup's ``include``: for another machine's entries."""
+"""Words of a lookup's ``include`` that ask for other machines' entries."""
 
 
 class ClientBase:
-    """All of :class:`opatlas.client.Client` but how it answers."""
+    """All of :class:`opatlas.client.Client` but its answers."""
 
     def __init__(
         self,
@@ -109,8 +107,7 @@ class ClientBase:
         _open.add(self)
 
     def _ask_as(self, service: bytes) -> None:
-        """What is kept from now on, and found, is what this login was told; private entries are nobody
-        else's."""
+        """Keep and find only what this login was told from now on: private entries are nobody else's."""
         self.service = service
         if self.store is not None:
             self.store.service = service
@@ -127,7 +124,7 @@ class ClientBase:
         return NEIGHBOURS if any_at_all else ()
 
     def _find_login(self) -> None:
-        """Without a key, a client has the login of the sidecar that is there now."""
+        """Without a key, a client has the login of the running sidecar."""
         if self._address["key"] or self._sidecar is None:
             return
         service = service_at(self._sidecar)
@@ -152,7 +149,7 @@ class ClientBase:
             raise CallerError(f"The snapshot is for the setting {setting}, not for {self.setting.key}.")
 
     def _begin(self) -> None:
-        """What each process has of its own."""
+        """The state of one process."""
         self._counts = dict.fromkeys(("used", "cache", "service", "miss", "prefetches"), 0)
         self._missed: dict[str, int] = {}  # by operator: answered empty without asking, not handed over yet
         self._reported: dict[str, int] = {}  # sums that the reporter has
@@ -170,7 +167,7 @@ class ClientBase:
         self.close()
 
     def close(self) -> None:
-        """Finish what is being fetched, report what was used, and let go of files and connections."""
+        """Finish fetching, report uses, and release files and connections."""
         if self._watcher is not None:
             self._watcher.stop()
             self._watcher = None
@@ -185,7 +182,7 @@ class ClientBase:
             self.rest.close()
 
     def _service(self) -> RestClient:
-        """For what nothing but the service can answer; raises ServiceError for a client that asks nobody."""
+        """For calls that only the service can answer; raises ServiceError for a client that asks nobody."""
         from opatlas.client.service.rest import ServiceError
 
         if self.offline or self.snapshot is not None:
@@ -194,7 +191,7 @@ class ClientBase:
 
     @cached_property
     def rest(self) -> RestClient:
-        """The REST calls, made when somebody has to be asked: importing them takes longer than a hit."""
+        """The REST calls, made when they are first needed: importing them takes longer than a hit."""
         from opatlas.client.service.capabilities import ServiceCapabilities
         from opatlas.client.service.rest import RestClient
 
@@ -218,7 +215,7 @@ class ClientBase:
 
     @property
     def predictor(self) -> Predictor:
-        """What guesses which operators come next; another one may be set at any time."""
+        """Predicts which operators come next; may be replaced at any time."""
         return self._predictor
 
     @predictor.setter
@@ -229,25 +226,25 @@ class ClientBase:
             self._door.asks_next = getattr(predictor, "asks_service", False)
 
     def tell(self, message: str) -> None:
-        """Log it, once in a client's life."""
+        """Log a message, once in a client's life."""
         if not self._told:
             self._told = True
             log.warning("%s Operators run as they would without Opatlas.", message)
 
     def __del__(self) -> None:
-        """Nobody closed it: what was used is written down for the next one."""
+        """A client that was not closed: its uses are written down for the next one."""
         with contextlib.suppress(Exception):
             self._write_uses()
 
     def load(self, answer: Answer, places: Sequence[int] | None = None) -> KernelFunction:
-        """A hit as a function of the operator's inputs; ``places`` says which of the caller's inputs each
-        tensor of the operator is. Verified first (:class:`~.loading.fetching.Refused`); raises
-        :class:`opatlas.errors.OpatlasError` where it cannot be had."""
+        """A hit as a function of the operator's inputs. ``places``: which of the caller's inputs is each
+        tensor of the operator. It is verified first (:class:`~.loading.fetching.Refused`); raises
+        :class:`opatlas.errors.OpatlasError` if it cannot be had."""
         return self.artifacts.load(answer, self.revoked, places)
 
     @cached_property
     def artifacts(self) -> ArtifactShelf:
-        """Where this client has its artifacts from."""
+        """Where this client gets its artifacts."""
         from opatlas.client.loading.artifacts import ArtifactShelf
 
         asks_nobody = self.offline or self.snapshot is not None
@@ -257,7 +254,7 @@ class ClientBase:
 
     @property
     def revoked(self) -> frozenset[str]:
-        """Artifacts that must never run again, as far as this machine was told."""
+        """Artifacts that must never run again, as far as this machine knows."""
         self._memory.look_around()
         return self._memory.revoked
 
@@ -265,9 +262,9 @@ class ClientBase:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each source answered (``memory``, ``cache``, ``service``; ``miss``: nobody had anything),
-        requests for lookups, related operators that came along, and how many of those were used
-        (``prefetched_used``: counted every few seconds)."""
+        """How often each source answered (``memory``, ``cache``, ``service``; ``miss``: none), requests for
+        lookups, related operators that came along, and how many of those were used (``prefetched_used``:
+        counted every few seconds)."""
         found, along = self._counts, self._memory.count_prefetched()
         memory = found["used"] + self._memory.count_uses() - found["cache"]
         requests = self._door.requests if "_door" in self.__dict__ else 0
@@ -280,7 +277,7 @@ class ClientBase:
         }
 
     def _note_missed(self, key: str) -> None:
-        """One lookup was answered empty, and the service was not asked: it hears of it by a report."""
+        """One lookup was answered empty without asking the service, which learns of it by a report."""
         with self._noting:
             self._counts["miss"] += 1
             self._missed[key] = self._missed.get(key, 0) + 1
@@ -315,7 +312,7 @@ class ClientBase:
             self.tell(str(error))
 
     def _report_failure(self, failed: Mapping[str, Any]) -> None:
-        """An implementation failed here: told beside the job."""
+        """Report that an implementation failed here, without delaying the job."""
         from opatlas.client.loading.failing import report_of
 
         report = report_of(failed, self._address["job"], self.accepts.get("versions") or {})
@@ -331,11 +328,11 @@ class ClientBase:
             self._agreed.told(answer.get("left_micros"))
 
     def aside(self, errand: Callable[[], None]) -> None:
-        """Run it in a thread of its own that ends with the process."""
+        """Run it in a separate thread that ends with the process."""
         self._errands.put(errand)
 
     def _after_fork(self) -> None:
-        """Threads stayed with the parent, and so did whoever held a lock, and what it has to report."""
+        """Threads, holders of locks and uncounted uses stayed with the parent."""
         self._begin()
         self._memory.begin_anew()
         self._reporter.begin()
@@ -346,7 +343,7 @@ _open: weakref.WeakSet[ClientBase] = weakref.WeakSet()
 
 @atexit.register
 def _report_what_was_used() -> None:
-    """Of clients that nobody closed."""
+    """For clients that nobody closed."""
     for client in list(_open):
         try:
             client.close()

@@ -1,8 +1,8 @@
-"""A job's client: answers from memory, from the machine's cache, or from the service, in this order, and what
-comes next fetched along (:mod:`opatlas.client.steps`).
+"""A job's client: it answers from memory, from the machine's cache, or from the service, in this order, and
+fetches what comes next along (:mod:`opatlas.client.steps`).
 
-A job is never broken and hardly slowed by its client: a service that is dead, slow or lies makes the answer
-empty, which is logged once, and is asked again only after a while.
+It never breaks a job and hardly slows it: if a service is down, slow or wrong, answers are empty. That is
+logged once, and the service is asked again after a while.
 """
 
 from __future__ import annotations
@@ -19,24 +19,22 @@ from opatlas.identity.place.setting import default_setting
 
 
 class Client(LookupSteps):
-    """A job's door to the catalogue: ``client.lookup("MatMul", x, w)``.
+    """A job's access to the catalogue: ``client.lookup("MatMul", x, w)``.
 
-    ``url`` and ``key`` default to ``OPATLAS_URL`` and ``OPATLAS_KEY``, then to what ``opatlas login`` kept;
-    the target is this machine, the setting all of its cores. ``job`` names the run, of which all processes
-    count as one. ``accepts`` says what the job can load (``{"kinds": ["c-abi"]}``; everything it has
-    installed unless given). ``cache`` is the folder of the machine's cache, False for none. ``sidecar`` is
-    the socket of a sidecar (``OPATLAS_SIDECAR`` unless given, False for none), which is asked in the
-    service's place where it has the same login, or this client none. ``offline``: never ask, and use entries
-    beyond their time. ``trust`` says whose signatures count; the service's own list does unless it is given.
-    ``snapshot``: choose what it says, and ask nobody (:mod:`opatlas.client.snapshot`). ``predictor`` guesses
-    what the job will ask for next (:mod:`opatlas.client.predict.related`; unless given, what jobs before
-    asked). ``neighbours``: on a CPU that nobody explores for, take what was found for one that differs in
-    cores and cache sizes alone (``answer.from_neighbour``). ``strict``: raise where the service cannot be
-    asked or refuses, which is otherwise an empty answer and logged once. ``spend_limit`` (``"2.50 EUR"``):
-    what this job, which must be named, may spend in all; what is charged is then kept like anything else, and
-    each use is paid.
-
-    Safe in threads and after a fork. ``timeout_s`` bounds what a request may take beyond ``wait_s``.
+    ``url`` and ``key`` default to ``OPATLAS_URL`` and ``OPATLAS_KEY``, then to those of ``opatlas login``;
+    the target is this machine, the setting all of its cores. ``job`` names the run; all of its processes
+    count as one. ``accepts``: what the job can load (``{"kinds": ["c-abi"]}``; default: everything
+    installed). ``cache``: the folder of the machine's cache, False for none. ``sidecar``: a sidecar's socket
+    (default: ``OPATLAS_SIDECAR``; False for none), asked instead of the service if it has the same login, or
+    this client has none. ``offline``: never ask, and use expired entries. ``trust``: whose signatures are
+    valid (default: the service's list). ``snapshot``: use its choices, and ask nobody
+    (:mod:`opatlas.client.snapshot`). ``predictor`` predicts the job's next lookups
+    (:mod:`opatlas.client.predict.related`; default: what earlier jobs asked). ``neighbours``: on a CPU that
+    no worker explores for, use results of one that differs only in cores and cache sizes
+    (``answer.from_neighbour``). ``strict``: raise if the service cannot be asked or refuses; otherwise the
+    answer is empty, logged once. ``spend_limit`` (``"2.50 EUR"``): what this job, which must be named, may
+    spend in all; charged answers are then cached like others, and each use is paid. Safe in threads and after
+    a fork. ``timeout_s``: the most that a request may take beyond ``wait_s``.
     """
 
     def lookup(
@@ -50,20 +48,20 @@ class Client(LookupSteps):
     ) -> Answer:
         """The best known implementation of one operator, or an empty answer (which is false).
 
-        ``operator`` is an ONNX operator type, with ``inputs`` (arrays, tensors, or shapes like ``(64, 256)``
-        or ``((64, 256), "float16")``), ``attrs`` and ``const`` (numbers of the inputs that are weights); or
-        an :class:`opatlas.identity.Operator`, its key, its JSON, an ONNX model. ``wait_s`` waits for what is
-        not known yet. What no entry can be of (an empty batch, strings) is an empty answer with the reason.
-        Raises :class:`opatlas.errors.InvalidOperator` for what is no operator: an unknown type or attribute,
-        shapes that do not fit.
+        ``operator``: an ONNX operator type, with ``inputs`` (arrays, tensors, or shapes like ``(64, 256)`` or
+        ``((64, 256), "float16")``), ``attrs`` and ``const`` (numbers of the inputs that are weights); or an
+        :class:`opatlas.identity.Operator`, its key, its JSON, or an ONNX model. ``wait_s``: wait for an
+        unknown one. Inputs for which there can be no entry (an empty batch, strings) give an empty answer
+        with the reason. Raises :class:`opatlas.errors.InvalidOperator` for anything that is no operator: an
+        unknown type or attribute, shapes that do not fit.
         """
         return self._answer(self._asked_by_a_job(operator, inputs, const, attrs), wait_s, wait_for)
 
     def lookup_all(
         self, operators: Sequence[Any], *, wait_s: float = 0.0, wait_for: str = "first"
     ) -> list[Answer]:
-        """The same of many (each an operator, key, JSON or model), in order; what is not cached is asked for
-        in one request (of 512 each)."""
+        """The same for many (each an operator, key, JSON or model), in order; uncached ones are asked for in
+        one request (of up to 512)."""
         asked = [self._asked_by_a_job(one) for one in operators]
         self._look_around()
         mapped = [one for one in asked if one.unmapped is None]
@@ -84,9 +82,9 @@ class Client(LookupSteps):
         const: Sequence[int] = (),
         **attrs: Any,
     ) -> None:
-        """Call ``callback`` once exploring has ended, with the answer (``answer.load()`` gives the
-        implementation); from a thread of the client's own. All that is waited for is one request, every
-        second at first and twice as seldom while nothing moves."""
+        """Call ``callback`` with the answer once exploring has ended (``answer.load()`` gives the
+        implementation), from a thread of the client. One request asks for all that is awaited, every second
+        at first, and half as often each time nothing has changed."""
         from opatlas.client.watching import Watcher
 
         asked = self._asked_by_a_job(operator, inputs, const, attrs)
@@ -105,27 +103,27 @@ class Client(LookupSteps):
     def explain(
         self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any
     ) -> Mapping[str, Any]:
-        """Why a lookup of it answers what it does, as the service says: ``state``, ``sentence``,
+        """Why a lookup of it gives its answer, according to the service: ``state``, ``sentence``,
         ``expected_s``, and the ``nearest`` known entries with the fields of the key that differ. Raises
-        :class:`~.service.rest.ServiceError` where the service cannot be asked."""
+        :class:`~.service.rest.ServiceError` if the service cannot be asked."""
         from opatlas.client.service.door import item_of
 
         asked = self.asked(operator, *inputs, const=const, **attrs)
         return self._service().explain(item_of(asked), self.accepts)
 
     def search(self, text: str, limit: int = 20) -> Mapping[str, Any]:
-        """Operators that the service knows, looked for in any writing (``conv 56x56 fp16``,
-        ``matmul(1000,48)``, ``route:tvm``, ``dim>=1024``, how a key begins): ``count`` and ``results``.
-        Raises :class:`~.service.rest.ServiceError` where the service cannot be asked."""
+        """Operators that the service knows, searched for in any notation (``conv 56x56 fp16``,
+        ``matmul(1000,48)``, ``route:tvm``, ``dim>=1024``, the beginning of a key): ``count`` and ``results``.
+        Raises :class:`~.service.rest.ServiceError` if the service cannot be asked."""
         return self._service().search(text, limit)
 
     def handle(self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any) -> Handle:
-        """For an operator that is asked for again and again: nothing of it is worked out twice."""
+        """For an operator that is looked up often: everything about it is computed once."""
         return Handle(self, self._asked_by_a_job(operator, inputs, const, attrs))
 
     def refresh(self, operators: Sequence[Any]) -> None:
-        """Ask for these anew, without the caller waiting and without a use: what is better by now, and what
-        was revoked, is known soon."""
+        """Ask for these again, without delaying the caller and without counting a use: improvements and
+        revocations are known soon."""
         named = [self._asked_by_a_job(one) for one in operators]
         asked = [one for one in named if one.unmapped is None]
         if asked and not self.offline and self.snapshot is None:
@@ -135,9 +133,9 @@ class Client(LookupSteps):
         self._look_at(asked)
 
     def for_threads(self, threads: int) -> Client | None:
-        """Another client of the same service, login, job and cache, for this one's setting with so many
-        threads; who makes it closes it. None where there can be none: a snapshot is of one setting, and what
-        may be spent is counted by one client."""
+        """Another client for the same service, login, job and cache, with this one's setting on so many
+        threads; its maker closes it. None for a snapshot, which has one setting, and with a spend limit,
+        which one client counts."""
         if self.snapshot is not None or self._agreed is not None:
             return None
         setting = replace(self.setting or default_setting(self.target), threads=threads)
@@ -149,8 +147,7 @@ class Client(LookupSteps):
         )  # fmt: skip
 
     def forget_everything(self) -> None:
-        """Empty the machine's cache: entries, aliases, artifacts. What was revoked stays known, and so do
-        uses that are not reported yet."""
+        """Empty the machine's cache: entries, aliases, artifacts. Revocations and unreported uses stay."""
         import shutil
 
         self._memory.forget()
@@ -161,7 +158,7 @@ class Client(LookupSteps):
 
 
 class Handle:
-    """An operator of a client, for asking often: ``handle()``."""
+    """An operator of a client, for frequent lookups: ``handle()``."""
 
     __slots__ = ("_asked", "_client")
 

@@ -1,4 +1,4 @@
-"""What a client does beside the job, in a thread of its own."""
+"""A client's background work, in one thread."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Errand = Callable[[], None]
 
 
 class ErrandThread:
-    """Runs errands one after the other; its thread begins with the first, and ends with the process.
-    ``tell`` is told what went wrong."""
+    """Runs errands one after the other. The thread begins with the first one and ends with the process.
+    ``tell`` gets errors."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -24,7 +24,7 @@ class ErrandThread:
         self._thread: threading.Thread | None = None
 
     def put(self, errand: Errand) -> None:
-        """Run it behind those that wait."""
+        """Run it after those that wait."""
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="opatlas-client", daemon=True)
@@ -37,7 +37,7 @@ class ErrandThread:
         self._errands.put(errand)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait so long for those that were put."""
+        """Wait at most so long for those in the queue."""
         if self._thread is not None:
             self._errands.put(None)
             self._thread.join(timeout_s)

@@ -1,4 +1,4 @@
-"""Write down what a client chooses, as a snapshot."""
+"""Writes a client's choices into a snapshot."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 def export_snapshot(
     client: Client, operators: Iterable[Any], path: Path | str, private_key: Ed25519PrivateKey
 ) -> Snapshot:
-    """Write down what ``client`` chooses for these operators (all must hit), with every file, signed.
-
-    Raises :class:`opatlas.errors.CallerError` where one of them is not known: nothing is written.
-    """
+    """Write what ``client`` chooses for these operators (all must hit), with every file, signed. Raises
+    :class:`opatlas.errors.CallerError` if one is unknown, and writes nothing."""
     answers = sorted({one.key: one for one in client.lookup_all(list(operators))}.values(), key=_key)
     for answer in answers:
         if not answer.hit:

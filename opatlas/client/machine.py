@@ -17,11 +17,11 @@ from opatlas.identity.place.kinds import CUDA
 from opatlas.identity.place.target import Target
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "onnxruntime", "torch")
-"""What recipes and packages need in exact versions."""
+"""Libraries whose exact versions recipes and packages need."""
 
 
 def this_machine(store: EntryStore | None) -> Target:
-    """The processor; from the cache where it was described since the machine was started."""
+    """The processor; from the cache if it was described since the machine started."""
     name = digest_of(["this machine", _boot(), usable_cores()])
     kept = store.fact(name) if store is not None else None
     if kept is not None:
@@ -33,13 +33,13 @@ def this_machine(store: EntryStore | None) -> Target:
 
 
 def installed(target: Target) -> dict[str, Any]:
-    """What this process can load: kinds of artifacts for the target, and the libraries that it has."""
+    """What this process can load: kinds of artifacts for the target, and its libraries."""
     compiled = "cuda-module" if target.kind == CUDA.name else "c-abi"
     return {"kinds": [compiled, "package", "recipe"], "versions": installed_versions(LIBRARIES)}
 
 
 def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Versions of those that are installed, by the names of their folders: importlib.metadata takes 25 ms."""
+    """Versions of the installed ones, by their folders' names: importlib.metadata takes 25 ms."""
     wanted, found = set(distributions), dict[str, str]()
     for folder in sys.path:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Operators by the names that callers give them, each read once: in a process, and on a machine."""
+"""Operators by the names that callers give them, each read once in a process and on a machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = re.compile(r"o1:[0-9a-f]{64}")
 
 
 class OperatorNames:
-    """What was named before: by signature, by alias, and by key."""
+    """Earlier names: by signature, by alias, and by key."""
 
     def __init__(self, store: EntryStore | None) -> None:
         self._store = store
@@ -26,8 +26,8 @@ class OperatorNames:
     def asked(
         self, operator: Any, inputs: Sequence[Any], const: Sequence[int], attrs: Mapping[str, Any]
     ) -> Asked:
-        """What is named, with its key: from memory, from the machine's cache, or read (which takes ONNX).
-        Inputs that no entry can be of give what is ``unmapped``."""
+        """The named operator with its key: from memory, from the machine's cache, or read (which takes ONNX).
+        Inputs without possible entries give what is ``unmapped``."""
         if inputs:
             signed = signature(operator, inputs, const, attrs)
             try:

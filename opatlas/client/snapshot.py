@@ -27,7 +27,7 @@ SIGNED = b"opatlas snapshot 1\n"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was chosen: answers, manifests and signers' keys. ``place``: the target's and setting's keys."""
+    """The choices: answers, manifests and signers' keys. ``place``: the target's and setting's keys."""
 
     place: tuple[str, str]
     answers: Mapping[str, Answer]
@@ -37,7 +37,7 @@ class Snapshot:
 
     @classmethod
     def open(cls, path: Path | str, trusted: Iterable[bytes]) -> Snapshot:
-        """Read a snapshot that one of the ``trusted`` public keys (32 raw bytes each) signed. Raises
+        """Read a snapshot signed by one of the ``trusted`` public keys (32 raw bytes each). Raises
         :class:`opatlas.errors.LoadError` with what is wrong."""
         try:
             with zipfile.ZipFile(path) as archive:
@@ -59,7 +59,7 @@ class Snapshot:
         return cls((target, setting), answers, document["manifests"], document["signers"], Path(path))
 
     def extract(self, sha256: str, folder: Path) -> None:
-        """An artifact's files into ``folder``, unverified: the loader compares their digests."""
+        """Put an artifact's files into ``folder``, unverified: the loader compares their digests."""
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(self.path) as archive:
@@ -73,7 +73,7 @@ class Snapshot:
 
 
 def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
-    """A member's content, of which no more is read than it may have."""
+    """A member's content, read up to its limit."""
     if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise zipfile.BadZipFile(f"{name} is compressed in another way than snapshots are")
     with archive.open(name) as stream:

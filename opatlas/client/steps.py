@@ -1,7 +1,8 @@
-"""The order of steps for an operator that is asked for: predict the related ones; those that are not cached
-are the set S; where the operator is cached it is given at once, and S is fetched without the caller waiting;
-else it joins S, S is fetched in one request, what came back is kept, and the operator is given where it is
-among it. An empty S makes no request.
+"""The steps of a lookup.
+
+Predict the related operators; those that are not cached are the set S. If the operator is cached, return it
+at once and fetch S in the background. Otherwise it joins S: one request fetches S, the results are kept, and
+the operator is returned if it is among them. An empty S makes no request.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
 
 STAGES = ("first", "contest", "tuned")
 UNASKED = "unasked"
-"""The state of a miss that a sidecar could ask nobody about."""
+"""The state of a miss that a sidecar could not ask the service about."""
 MOST_RELATED = 511
-"""Of one request, beside the operator that was asked for."""
+"""The most related operators in one request, beside the one asked for."""
 
 
 class LookupSteps(ClientBase):
-    """A client that answers by the order of steps."""
+    """A client that answers by these steps."""
 
     def asked(self, operator: Any, *inputs: Any, const: Sequence[int] = (), **attrs: Any) -> Asked:
-        """What is named, with its key: from memory, from the machine's cache, or read (which takes ONNX).
+        """The named operator with its key: from memory, from the machine's cache, or read (which takes ONNX).
         Raises :class:`opatlas.errors.InvalidOperator` for what is no operator, or has no key."""
         asked = self._names.asked(operator, inputs, const, attrs)
         if asked.unmapped is not None:
@@ -43,7 +44,7 @@ class LookupSteps(ClientBase):
     def _asked_by_a_job(
         self, operator: Any, inputs: Sequence[Any] = (), const: Sequence[int] = (), attrs: Any = None
     ) -> Asked:
-        """The same, where what no entry can be of is to be answered empty."""
+        """The same; inputs that can have no entry are answered empty."""
         try:
             asked = self._names.asked(operator, inputs, const, attrs or {})
         except UnmappedOperator as error:
@@ -77,15 +78,15 @@ class LookupSteps(ClientBase):
         return self._given(asked, self._fetch([asked], related, wait_s, wait_for)[asked.key])
 
     def _cached(self, asked: Asked, wait_for: str = "") -> Answer | None:
-        """From memory or the machine's cache; None where the service has to be asked. A remembered miss is an
-        answer for a moment, unless somebody waits."""
+        """From memory or the machine's cache; None if the service has to be asked. A remembered miss is an
+        answer for a moment, unless the caller waits."""
         if self.snapshot is not None:
             return self._pinned(self.snapshot, asked.key)
         entry = self._remembered(asked, wait_for)
         return self._use(entry) if entry is not None else None
 
     def _remembered(self, asked: Asked, wait_for: str) -> RememberedAnswer | None:
-        """What may be given again, not counted as used yet."""
+        """A valid answer, not counted as a use yet."""
         entry = self._memory.peek(asked.key)
         if entry is None or not wait_for or self.offline:
             return entry
@@ -106,11 +107,11 @@ class LookupSteps(ClientBase):
         return given
 
     def _note_unanswered(self, key: str) -> None:
-        """The same, where the service was to be asked and could not be."""
+        """Like ``_note_missed``, when the service should have been asked and could not be."""
         self._note_missed(key)
 
     def _pinned(self, snapshot: Snapshot, key: str) -> Answer:
-        """What was chosen once, whatever has been found since; but what was revoked must not run."""
+        """The snapshot's choice, whatever has been found since; but a revoked one must not run."""
         answer = snapshot.answers.get(key)
         if answer is None or answer.best is None:
             return Answer(key, "miss", reason="The snapshot does not have this operator.", source="snapshot")
@@ -122,8 +123,8 @@ class LookupSteps(ClientBase):
     # ---- S ------------------------------------------------------------------------------------------
 
     def _uncached_related(self, asked: Asked, now: float, is_cached: bool) -> Sequence[Asked]:
-        """S: what will be asked for next, and is not known. Predicted once for as long as that lives; where
-        the operator is cached, S is predicted and fetched beside the job."""
+        """S: the predicted operators that are not cached. Predicted once for as long as the answer lives; if
+        the operator is cached, S is predicted and fetched in the background."""
         if now < asked.predicted_until:
             return ()
         asked.predicted_until = now + (self._memory.entry_life_s or LOOK_S)
@@ -159,17 +160,17 @@ class LookupSteps(ClientBase):
             self.aside(lambda: self._prefetch(related))
 
     def _unknown(self, operators: Any) -> list[Asked]:
-        """Those that nothing is remembered of, each once."""
+        """Those without a remembered answer, each once."""
         wanted = {one.key: one for one in operators if self._memory.peek(one.key) is None}
         return list(wanted.values())[:MOST_RELATED]
 
     def _prefetch(self, related: list[Asked]) -> None:
-        """S alone, for an operator that was known."""
+        """Fetch S alone, for a cached operator."""
         if wanted := self._unknown(related):
             self._fetch([], wanted)
 
     def _look_at(self, watched: Sequence[Asked]) -> dict[str, Answer]:
-        """What has become of operators, without using any; a service from before answers lookups alone."""
+        """Look at the state of operators without using any; an older service only answers lookups."""
         found = self._fetch([], watched, predicted=False)
         return found if self._door.answers_related else self._fetch(watched, [])
 
@@ -184,8 +185,8 @@ class LookupSteps(ClientBase):
         *,
         predicted: bool = True,
     ) -> dict[str, Answer]:
-        """One request for all of these; what came back is kept. Gives every one's answer, empty where the
-        service could not be asked. ``predicted``: so the related ones were, nobody asked for them."""
+        """Ask for all of these in one request, and keep the results. Returns an answer for each, empty if the
+        service could not be asked. ``predicted``: the related ones were predicted, not asked for."""
         from opatlas.client.service.door import Unasked
 
         self._find_login()
@@ -218,8 +219,8 @@ class LookupSteps(ClientBase):
         }
 
     def _expired_with(self, asked: Sequence[Asked], related: Sequence[Asked]) -> dict[str, Asked]:
-        """What is in use and expired as one of those asked for did: it joins the request, so that what ends
-        together is one request and not one each."""
+        """What else in use has expired, if one of those asked for has. It joins the request, so that entries
+        which end together take one request."""
         room = MOST_RELATED - len(asked) - len(related)
         if not asked or room <= 0 or not self._door.answers_related:
             return {}
@@ -228,19 +229,19 @@ class LookupSteps(ClientBase):
         return {key: self.asked(key) for key in keys if key not in wanted}
 
     def _sound(self, answer: Answer) -> Answer:
-        """Unless it was revoked while it was on its way."""
+        """The answer, unless it was revoked on its way."""
         if answer.best is not None and answer.best["artifact"] in self.revoked:
             return Answer(answer.key, "miss", reason="It was revoked just now.")
         return replace(answer, loader=self.load)
 
     def _known(self, operators: Sequence[Asked]) -> list[str]:
-        """Artifacts of these whose manifests are here, so that they are not sent again."""
+        """Artifacts of these whose manifests are stored, so that they are not sent again."""
         if self.store is None:
             return []
         return self.store.artifacts_at(self._memory.place, [one.key for one in operators])
 
     def _given(self, asked: Asked, answer: Answer) -> Answer:
-        """With how to load it; the same object as long as the answer is the same."""
+        """The answer with its loader; the same object as long as the answer is the same."""
         if asked.places is None and answer.loader is not None:
             return answer
         known, given = asked.known

@@ -1,8 +1,8 @@
-"""What a process used of its caches, reported to the service in batches: counted once, though reports are
-repeated and processes are killed.
+"""A process's uses of its caches, reported to the service in batches and counted once, even if reports are
+repeated and processes killed.
 
-Uses are counted in memory, written into the machine's cache every few seconds, and sent from there by whoever
-comes first; so what a killed process had written is sent by the next one.
+Uses are counted in memory, written into the machine's cache every few seconds, and sent from there by any
+process. So the next process sends what a killed one has written.
 """
 
 from __future__ import annotations
@@ -20,33 +20,32 @@ if TYPE_CHECKING:
     from opatlas.client.service.rest import RestClient
 
 REPORT_S = 60.0
-"""Between two reports of a process, unless it ends."""
+"""How often a process reports; also at its end."""
 LEAVE_S = 30.0
-"""A report that another process has begun to send is left to it for so long."""
+"""How long a report that another process is sending is left to it."""
 MOST_USED = 1024
-"""Of one report."""
+"""The most uses in one report."""
 SUMS = {
     "lookups": ("cache",),
     "prefetched": ("brought", "used", "bytes", "used_bytes", "requests"),
 }
-"""What a report says beside the uses of implementations, where there is any: of the uses, those that the
-machine's cache gave and not the process's memory; operators that came along, those of them that were used,
-bytes of both, and requests for such alone."""
+"""Sums in a report beside the uses, if any: uses from the machine's cache instead of memory; operators that
+came along, those that were used, bytes of both, and requests for these alone."""
 AGREED = "agr_"
-"""How the names of agreements begin."""
+"""The prefix of agreements' names."""
 OPERATOR = "o1:"
-"""And those of operators."""
+"""The prefix of operators' keys."""
 Uses = Mapping[int | str, float]
-"""Lookups by implementation, by agreement, or (answered empty though the service was not asked) by operator;
-and sums by their name."""
+"""Lookups by implementation, by agreement, or (answered empty without asking) by operator; and sums by
+name."""
 NEVER_TAKEN = (400, 404, 405, 413, 422)
-"""Refusals of a report that sending it again would not change; a key that is refused may be mended."""
+"""Refusals that would be the same if the report were sent again; a refused key may be renewed."""
 
 
 class UsageReporter:
-    """One client's uses. ``client`` names it for the service: a random number. ``heard`` is told what the
-    service answered to its reports, and to any of failures (:mod:`opatlas.client.loading.failing`), which
-    wait beside them."""
+    """One client's uses. ``client``: its random number for the service. ``heard`` gets the service's answers
+    to its reports, and to reports of failures (:mod:`opatlas.client.loading.failing`), which wait beside
+    them."""
 
     def __init__(
         self, job: str, store: EntryStore | None, heard: Callable[[Mapping[str, Any], Any], None]
@@ -57,7 +56,7 @@ class UsageReporter:
         self.begin()
 
     def begin(self) -> None:
-        """With a number of its own, and nothing to report; in a process that was forked too."""
+        """Start with a new number and nothing to report; in a forked process too."""
         self._client = os.urandom(16).hex()
         self._lock = threading.RLock()
         self._sequence = 0
@@ -67,9 +66,9 @@ class UsageReporter:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to send at the end: of a process that lived for a while, of one without
-        a cache, or what another left long enough ago. The uses of a short one are the next one's to send,
-        but for those that cost something."""
+        """Whether to send something at the end: the uses of a process that lived for a while or has no cache,
+        charged uses, or reports that another process left long enough ago. Other uses of a short process are
+        sent by the next one."""
         if self._owes:
             return True
         if self._store is None:
@@ -79,15 +78,16 @@ class UsageReporter:
         return age_s > REPORT_S or (age_s > 0 and time.monotonic() - self._began > REPORT_S)
 
     def add(self, uses: Uses, sums: Mapping[str, int], missed: Mapping[str, int]) -> None:
-        """Lookups by implementation, since the last time, in the order of first use (the service learns from
-        it what jobs ask next), sums by their name (``SUMS``), and by operator what was answered empty."""
+        """Add lookups by implementation since the last call, in the order of first use (from which the
+        service learns what jobs ask next), sums by name (``SUMS``), and lookups answered empty by
+        operator."""
         with self._lock:
             for some in (uses, sums, missed):
                 _add(self._used, some)
             self._owes |= any(str(what).startswith(AGREED) for what in uses)
 
     def keep(self) -> None:
-        """Write down what is not reported yet: into the report that waits, or into a further one."""
+        """Write unreported uses down, in the waiting report or a new one."""
         with self._lock:
             while self._used and self._store is not None:
                 some = dict(list(self._used.items())[:MOST_USED])
@@ -100,9 +100,8 @@ class UsageReporter:
                     del self._used[what]
 
     def send_all(self, rest: RestClient, seconds: float) -> None:
-        """Send what this machine's processes have written down, those that ended long ago too, for so long at
-        most. Raises :class:`opatlas.errors.OpatlasError` where the service cannot be asked: it is sent later.
-        """
+        """Send what this machine's processes have written down, including ended ones, for at most so long.
+        Raises :class:`opatlas.errors.OpatlasError` if the service cannot be asked: it is sent later."""
         self.due_at = time.monotonic() + REPORT_S
         self.keep()
         end = time.monotonic() + seconds
@@ -125,7 +124,7 @@ class UsageReporter:
                     del self._used[what]
 
     def send_failure(self, rest: RestClient | None, report: Mapping[str, Any]) -> None:
-        """Now, else (nobody may be asked, or can be) by whoever sends next."""
+        """Send it now, or leave it to the next process that can ask the service."""
         try:
             if rest is not None:
                 return self._send(rest, report)

@@ -1,4 +1,4 @@
-"""Operators that somebody waits for without waiting: one poll for all of them, with back-off."""
+"""Operators that callers wait for in the background: one poll for all of them, with back-off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("opatlas")
 FIRST_POLL_S, LONGEST_POLL_S = 1.0, 30.0
 """Between two polls: doubled while nothing moves."""
 OVER = ("unsupported", "failed", "discarded", "explored", "refused")
-"""States of a miss that no further waiting changes."""
+"""States of a miss that no waiting changes."""
 
 Told = Callable[[], object]
 
@@ -29,7 +29,7 @@ class WatchedOperator:
 
 
 class Watcher:
-    """Polls by ``look`` in a thread of its own, which ends with the last that is waited for."""
+    """Polls with ``look`` in a thread that ends when nothing is awaited."""
 
     def __init__(self, look: Callable[[Sequence[Asked]], dict[str, Answer]]) -> None:
         self._look = look
@@ -39,8 +39,8 @@ class Watcher:
         self._thread: threading.Thread | None = None
 
     def add(self, asked: Asked, told: Told) -> None:
-        """``told`` is called once, from the thread: when exploring has ended, or nothing will come of it.
-        Raises RuntimeError where no further thread may be had; the next one that is added tries again."""
+        """Call ``told`` once, from the thread: when exploring has ended, or cannot give a result. Raises
+        RuntimeError if no further thread can be started; the next call tries again."""
         with self._lock:
             self._watched.setdefault(asked.key, WatchedOperator(asked)).told.append(told)
             if self._thread is None:

@@ -1,1 +1,1 @@
-"""Kernels inside one session of a framework: of ONNX Runtime, whose custom operators they are. PURE."""
+"""Kernels inside one session of ONNX Runtime, as its custom operators. PURE."""

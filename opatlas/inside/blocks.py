@@ -1,9 +1,8 @@
-"""Convolutions that ONNX Runtime computes in blocks of channels, by kernels that read and write these.
+"""Convolution kernels that read and write ONNX Runtime's blocks of channels.
 
-ONNX Runtime's optimised graph is a model: its convolutions are nodes of ``com.microsoft.nchwc``, their
-weights in blocks too, what followed them (a sum, an activation) inside. In it a kernel takes such a node's
-place, and no value is brought out of its blocks. What of the node the kernel does not compute comes after it,
-by nodes that compute element by element, for which it is all one how channels lie.
+ONNX Runtime's optimised graph is a model. Its convolutions are nodes of ``com.microsoft.nchwc``, with weights
+in blocks and with the sum or activation that followed them. A kernel replaces such a node there, so no value
+is converted. What the kernel does not compute follows it as element-wise nodes, which work in any layout.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _WINDOWS = {"kernel_shape": None, "strides": None, "pads": None, "dilations": No
 
 @functools.cache
 def block_size() -> int:
-    """Channels of a block on this processor; 0 where ONNX Runtime has none."""
+    """Channels in a block on this processor; 0 if ONNX Runtime has no blocks."""
     channels = 2 * max(SIZES)
     ends = [helper.make_tensor_value_info(name, 1, [1, channels, 1, 2]) for name in "xy"]
     node = helper.make_node("ReorderInput", ["x"], ["y"], domain=NCHWC)
@@ -54,8 +53,8 @@ def block_size() -> int:
 
 
 class OptimisedModel:
-    """ONNX Runtime's optimised graph of a model whose nodes have the names of :mod:`opatlas.inside.nodes`.
-    ``where``: which of ``graph``'s nodes one of its names says (:mod:`opatlas.plan.node_names`)."""
+    """ONNX Runtime's optimised graph of a model whose nodes are named by :mod:`opatlas.inside.nodes`.
+    ``where``: the node of ``graph`` for a name there (:mod:`opatlas.plan.node_names`)."""
 
     def __init__(
         self, graph: ModelGraph, model: onnx.ModelProto, where: Callable[[str], NodePath | None]
@@ -69,9 +68,8 @@ class OptimisedModel:
                 self._convs[at[0]] = place
 
     def replace(self, kernels: Sequence[KernelNode], block: int) -> None:
-        """Put kernels in the place of some of these, each for a convolution and, where it computes them too,
-        the sum and the Relu after it. Raises :class:`opatlas.errors.LoadError` where :meth:`why_not` says
-        that one cannot be there."""
+        """Put kernels in place of convolutions, each with the sum and the Relu after it if it computes them
+        too. Raises :class:`opatlas.errors.LoadError` if :meth:`why_not` says that one cannot be there."""
         made: dict[int, list[onnx.NodeProto]] = {}
         gone = set[str]()
         for kernel in kernels:
@@ -92,7 +90,7 @@ class OptimisedModel:
             self.model.opset_import.append(helper.make_opsetid(DOMAIN, VERSION))
 
     def why_not(self, kernel: KernelNode, block: int) -> str:
-        """Why a kernel cannot take the place of its node, as a sentence without its end; "" where it can."""
+        """Why a kernel cannot replace its node, as a sentence without its end; "" if it can."""
         conv = self._graph.nodes[kernel.nodes[0]]
         if kernel.nodes[0] not in self._convs:
             return "ONNX Runtime does not compute it in blocks of channels"
@@ -151,7 +149,7 @@ class OptimisedModel:
 
 
 def _unblocked(weights: onnx.TensorProto, block: int) -> np.ndarray:
-    """From [O / b][I / b][H][W][b of I][b of O], as ONNX Runtime has them, to [O][I][H][W]."""
+    """Weights from ONNX Runtime's [O / b][I / b][H][W][b of I][b of O] to [O][I][H][W]."""
     o, i, h, w = weights.dims
     lying = numpy_helper.to_array(weights).reshape(o // block, i // block, h, w, block, block)
     return np.ascontiguousarray(lying.transpose(0, 5, 1, 4, 2, 3).reshape(o, i, h, w))

@@ -1,9 +1,7 @@
-"""Kernels that are handed over to one session of ONNX Runtime, as operators of a domain of ours
-(``inside.c``).
+"""Hands kernels over to one session of ONNX Runtime, as operators of our own domain (``inside.c``).
 
-They lie in this process's memory, verified and loaded by :mod:`opatlas.load` before. A model names them by
-what they are called here, and is made here too: a model of anybody else's that names the domain finds
-nothing.
+The kernels are in this process's memory; :mod:`opatlas.load` has verified and loaded them. A model names them
+by names made here, and is made here too: anybody else's model that names the domain finds nothing.
 """
 
 from __future__ import annotations
@@ -84,9 +82,9 @@ class HandedKernels:
         may_write_over: bool,
         block: int = 0,
     ) -> None:
-        """A kernel under the ``name`` of its operator in the model. ``may_write_over``: its output may lie
-        where its first input does; ``block``: of channels, in which its tensors lie, or 0. Raises
-        :class:`opatlas.errors.LoadError` for what ONNX Runtime has no such values for."""
+        """Add a kernel under the ``name`` of its operator in the model. ``may_write_over``: its output may
+        share memory with its first input; ``block``: channels in a block of its tensors, or 0. Raises
+        :class:`opatlas.errors.LoadError` for types that ONNX Runtime lacks."""
         values = [*(operator.inputs[number] for number in operator.tensor_inputs), *operator.output_values]
         if any(value.strides is not None for value in values):
             raise LoadError("its values are not dense, as ONNX Runtime's are")
@@ -116,11 +114,11 @@ class HandedKernels:
 
     @property
     def has_failed(self) -> bool:
-        """Whether any of them has."""
+        """Whether a kernel has failed."""
         return bool(self._library.handle.opatlas_inside_any_failed(self._at))
 
     def failed(self) -> dict[int, str]:
-        """By their numbers, in the order in which they were added: what those said that have failed."""
+        """The messages of kernels that failed, by their numbers in the order of adding."""
         found, said = {}, ctypes.create_string_buffer(_SAID_BYTES)
         for number in range(len(self._kernels)):
             if self._library.handle.opatlas_inside_failures(self._at, number, said, _SAID_BYTES):
@@ -128,7 +126,7 @@ class HandedKernels:
         return found
 
     def close(self) -> None:
-        """Let go of the kernels, as soon as no session has nodes of them."""
+        """Release the kernels as soon as no session has nodes of them."""
         with _lock:
             if self._at is not None:
                 _still_used.add(self)
@@ -146,7 +144,7 @@ class HandedKernels:
 
 @functools.cache
 def inside_library() -> SharedLibrary:
-    """The library, loaded; built first where there is none of these very sources yet."""
+    """The loaded library; built first if there is none of these sources."""
     library = _SOURCES.load()
     if not library.path:
         raise LoadError("this system has no files in memory, by which ONNX Runtime is given kernels")

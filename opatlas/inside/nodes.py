@@ -1,4 +1,4 @@
-"""A model in which kernels stand for some of its nodes, as operators of our domain. PURE."""
+"""A model with kernels in place of some nodes, as operators of our domain. PURE."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from opatlas.inside.handed import DOMAIN, VERSION
 
 @dataclass(frozen=True)
 class KernelNode:
-    """A kernel for some nodes of a graph, the model's or a body's, in order, whose last makes all that it
-    gives; ``name``: its operator's in the model."""
+    """A kernel for some nodes of a graph (a model's or a body's), in order. The last node makes all of its
+    outputs. ``name``: its operator's name in the model."""
 
     nodes: tuple[int, ...]
     name: str
@@ -34,7 +34,7 @@ Body = tuple[int, int]
 
 @dataclass(frozen=True)
 class KernelNodes:
-    """Those of one graph, and those of its bodies."""
+    """The kernels of one graph, and those of its bodies."""
 
     own: tuple[KernelNode, ...]
     bodies: Mapping[Body, KernelNodes]
@@ -45,9 +45,9 @@ class KernelNodes:
 
 
 def model_with(graph: ModelGraph, nodes: Collection[int], kernels: KernelNodes) -> onnx.ModelProto:
-    """The model of these ``nodes`` of the graph (those that its outputs need) with these kernels, under the
-    names that its inputs and outputs have; nodes are named by their numbers. Raises
-    :class:`opatlas.errors.LoadError` where it cannot be."""
+    """The model of these ``nodes`` of the graph (those that its outputs need) with these kernels. Inputs and
+    outputs keep their names; nodes are named by their numbers. Raises :class:`opatlas.errors.LoadError` if it
+    cannot be made."""
     if names_domain(graph.model):
         raise LoadError(f"the model itself has nodes of the domain {DOMAIN}, which is for kernels")
     order = sorted(nodes)
@@ -89,7 +89,7 @@ def names_domain(model: onnx.ModelProto) -> bool:
 def _replaced(
     graph: ModelGraph, protos: Mapping[int, onnx.NodeProto], kernels: KernelNodes, into: onnx.GraphProto
 ) -> list[onnx.NodeProto]:
-    """The nodes with kernels in the place of some; what these make is described in ``into``."""
+    """The nodes, with kernels in place of some. The kernels' outputs are described in ``into``."""
     within = {number for one in kernels.own for number in one.nodes}
     own = {one.nodes[-1]: one for one in kernels.own}
     described = {one.name for one in (*into.value_info, *into.output)}
@@ -112,7 +112,7 @@ def _replaced(
 
 
 def name_of(number: int) -> str:
-    """A node's name: what ONNX Runtime fuses it with comes after the point."""
+    """A node's name. ONNX Runtime appends what it fuses with it after the point."""
     return f"node{number}."
 
 
@@ -134,7 +134,8 @@ def _replace_in_bodies(node: GraphNode, number: int, proto: onnx.NodeProto, kern
 
 
 def _replace_in_body(graph: ModelGraph, given: onnx.GraphProto, kernels: KernelNodes) -> None:
-    """Weights of kernels lie in the body: what it reads from outside is no constant to ONNX Runtime there."""
+    """Weights of kernels are put into the body: ONNX Runtime does not treat outer values as constants
+    there."""
     places = {proto.output[0]: at for at, proto in enumerate(given.node) if proto.output}
     at = {number: places.get(node.proto.output[0], LEFT_OUT) for number, node in enumerate(graph.nodes)}
     wanted = {number for one in kernels.own for number in one.nodes} | {

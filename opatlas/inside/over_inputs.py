@@ -1,4 +1,4 @@
-"""Whether a kernel's output may lie where its first input does: tried, since nobody says so."""
+"""Whether a kernel's output may share memory with its first input: tried, since no manifest says so."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _POINTWISE = types_with("pointwise")
 
 
 def may_write_over(kernel: CKernel, constants: Mapping[int, np.ndarray]) -> bool:
-    """Of a kernel that :func:`is_pointwise`: whether it gives the very same bytes there. Its tasks run one
-    after the other, so that what one writes and another reads again shows. It is prepared with these
-    constants."""
+    """Whether a pointwise kernel (:func:`is_pointwise`) gives the same bytes in its input's memory. Its tasks
+    run one after the other, so that an overwritten value which another task reads shows. It is prepared with
+    these constants."""
     operator = kernel.operator
     random = np.random.default_rng(0)
     inputs = []

@@ -1,4 +1,4 @@
-"""The only loader there is: artifact kinds → callables. Workers time through it what jobs will load."""
+"""The only loader: from artifact kinds to callables. Workers time through it what jobs will load."""
 
 from opatlas.errors import LoadError
 from opatlas.load.kernel import Bound, KernelFailed, LoadedKernel

@@ -1,4 +1,4 @@
-"""Where large tensors come from: a switch of the whole process, as its number of threads is."""
+"""Where large tensors are allocated: a setting of the whole process."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import ctypes
 from opatlas.errors import LoadError
 
 LARGE_BYTES = 31 << 20
-"""What glibc maps anew for every allocation, however long the process has run (its own bound is 32 MiB)."""
+"""glibc maps larger allocations anew each time, even in long-running processes (its own bound is 32 MiB)."""
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # malloc.h
 
 
 def take_large_from_heap() -> None:
-    """From now on this process takes large allocations from its heap and keeps freed memory there.
+    """Take large allocations from the heap from now on, and keep freed memory there.
 
-    Memory that is mapped for every tensor is faulted in page by page in every call, which takes longer than
-    most operators: a layer norm over 100 MB took 75 ms, and 24 ms from the heap. The price is that the
-    process stays as large as it ever was. Raises :class:`LoadError` without glibc.
+    Memory that is mapped for each tensor is faulted in page by page in every call, which takes longer than
+    most operators: a layer norm over 100 MB took 75 ms, and 24 ms from the heap. In return the process never
+    shrinks. Raises :class:`LoadError` without glibc.
     """
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt") or not hasattr(libc, "gnu_get_libc_version"):

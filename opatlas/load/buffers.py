@@ -20,7 +20,7 @@ def check_arrays(operator: Operator, numbers: tuple[int, ...], arrays: Mapping[i
 
 
 def check_numbers(numbers: tuple[int, ...], given: Mapping[int, object]) -> None:
-    """Exactly these inputs must be there."""
+    """Raise :class:`LoadError` unless exactly these inputs are given."""
     if set(given) != set(numbers):
         raise LoadError(f"inputs {sorted(given)} were given, the operator takes {sorted(numbers)} here")
 
@@ -33,7 +33,7 @@ def check_array(array: np.ndarray, value: Value, name: str) -> None:
 def check_layout(
     dtype: np.dtype, shape: tuple[int, ...], strides: tuple[int, ...], value: Value, name: str
 ) -> None:
-    """The same of what is no NumPy array; ``strides`` in bytes."""
+    """The same for what is no NumPy array; ``strides`` in bytes."""
     if dtype != numpy_dtype(value.dtype):
         raise LoadError(f"{name} has element type {dtype}, the operator says {value.dtype}")
     if shape != value.shape:
@@ -49,8 +49,8 @@ def element_strides(value: Value) -> tuple[int, ...]:
 
 
 def same_strides(strides: tuple[int, ...], itemsize: int, value: Value) -> bool:
-    """Whether an array of the value's shape with these strides (in bytes) lies in memory as the value says;
-    the stride of a dimension of 1 means nothing."""
+    """Whether these strides (in bytes) are those of the value, for an array of its shape. The stride of a
+    dimension of 1 does not matter."""
     wanted = element_strides(value)
     return 0 in value.shape or all(
         size == 1 or stride == want * itemsize
@@ -67,7 +67,7 @@ def empty(value: Value, alignment: int) -> np.ndarray:
 
 
 def storage_bytes(value: Value) -> int:
-    """What the value spans in memory, from its first element to its last."""
+    """The bytes from the value's first element to its last."""
     if 0 in value.shape:
         return 0
     return storage_elements(value.shape, element_strides(value)) * numpy_dtype(value.dtype).itemsize
@@ -85,7 +85,7 @@ def is_aligned(array: np.ndarray, alignment: int) -> bool:
 
 
 def aligned(array: np.ndarray, value: Value, alignment: int) -> np.ndarray:
-    """The array itself, or a copy of it where it starts at an address that is not aligned."""
+    """The array, or a copy if its address is not aligned."""
     if is_aligned(array, alignment):
         return array
     copy = empty(value, alignment)

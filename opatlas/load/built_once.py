@@ -1,4 +1,4 @@
-"""C sources of our own as libraries, built once per machine."""
+"""Our own C sources, built into libraries once per machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opatlas.own_folder import is_own, own_folder, read_own
 
 @dataclass(frozen=True)
 class OwnSources:
-    """One C source and the headers that it includes; ``said``: what people call it."""
+    """One C source and the headers that it includes; ``said``: its label."""
 
     said: str
     source: Path
@@ -42,7 +42,7 @@ class OwnSources:
         return built
 
     def load(self) -> SharedLibrary:
-        """What lies there, which nobody else can have written."""
+        """Load the library from a place that nobody else can write to."""
         path = self.ensure_built()
         try:
             content = read_own(path)

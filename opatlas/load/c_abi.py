@@ -34,9 +34,9 @@ class TensorStruct(ctypes.Structure):
 
 @dataclass(frozen=True)
 class KernelCode:
-    """A kernel's functions by their addresses, 0 for one that is not there, for who calls them by code of its
-    own. They are good as long as the kernel is open. ``threads``: what it has to be told; ``blocks``: the
-    sum of those in which it takes and gives channels too."""
+    """Addresses of a kernel's functions (0: absent), for callers that are code themselves. They are valid
+    while the kernel is open. ``threads``: the argument that it expects; ``blocks``: the sum of the block
+    sizes in which it can also read and write channels."""
 
     run: int
     prepare: int
@@ -48,7 +48,7 @@ class KernelCode:
 
 
 class Tensors:
-    """A C array of tensors over NumPy arrays; keeps alive all that it points to."""
+    """A C array of tensors over NumPy arrays; keeps everything alive that it points to."""
 
     def __init__(self, arrays: Sequence[np.ndarray], values: Sequence[Value]) -> None:
         self.count = len(arrays)
@@ -63,7 +63,7 @@ class Tensors:
 
 
 class CKernel:
-    """A loaded C kernel: its library, packed constants and threads (at most ``threads`` of them work)."""
+    """A loaded C kernel: its library, packed constants and at most ``threads`` threads."""
 
     binds_outputs = True
 
@@ -81,8 +81,8 @@ class CKernel:
         self._bound: weakref.WeakSet[CBound | AddressedCall] = weakref.WeakSet()
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
-        """Hand the constants over; misaligned ones are copied, the others used in place: leave them be.
-        Given new constants, a kernel must be bound anew."""
+        """Give the kernel its constants. Misaligned ones are copied; do not change the others. With new
+        constants, a kernel must be bound again."""
         numbers = self.operator.constant_inputs
         check_arrays(self.operator, numbers, constants)
         inputs = self.operator.inputs
@@ -97,8 +97,8 @@ class CKernel:
         self._constants = kept
 
     def bind(self, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None) -> CBound:
-        """Tie the inputs. One that is not aligned to the manifest's ``alignment`` is copied into an aligned
-        buffer in *every* call, so that new values are seen; that time is part of the run."""
+        """Bind the inputs. One that is not aligned to the manifest's ``alignment`` is copied into an aligned
+        buffer in *every* call, so that new values count; that time is part of the run."""
         if self._constants is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
         self._open()
@@ -108,8 +108,8 @@ class CKernel:
         return bound
 
     def by_address(self) -> AddressedCall:
-        """For who knows where buffers lie, and that they are as the operator says. Given new constants, the
-        kernel must be asked anew."""
+        """A call by buffer addresses, for callers that know their buffers fit the operator. With new
+        constants, ask again."""
         if self._constants is None:
             raise LoadError("the operator has constant inputs: call prepare before by_address")
         made = AddressedCall(self, self._constants)
@@ -117,7 +117,7 @@ class CKernel:
         return made
 
     def code(self) -> KernelCode:
-        """Its functions. Whoever calls them prepares a state of his own."""
+        """The kernel's functions. Their caller prepares its own state."""
         one, count = self._open(), self._threads.struct.count
         functions = (one.run, one.prepare, one.release, one.error)
         run, prepare, release, error = (_address(function) for function in functions)
@@ -125,8 +125,8 @@ class CKernel:
         return KernelCode(run, prepare, release, error, count, self.alignment, blocks)
 
     def run_alone(self, arrays: Sequence[np.ndarray]) -> None:
-        """One run over aligned arrays, its inputs and outputs in order, on the caller's thread alone: the
-        tasks of its loops one after the other."""
+        """One run over aligned arrays, inputs and outputs in order, on the caller's thread: the tasks of each
+        loop run one after the other."""
         operator = self.operator
         values = [*(operator.inputs[number] for number in operator.tensor_inputs), *operator.output_values]
         tensors, threads = Tensors(arrays, values), Threads(self._threads.struct.count, 1)
@@ -174,8 +174,8 @@ class CKernel:
 
 
 class CBound(KeptOutputs):
-    """A C kernel tied to its inputs and outputs; these are its own unless they are given, and overwritten by
-    every call. What is not aligned is copied with every call."""
+    """A C kernel bound to its inputs and outputs. Outputs are its own unless given, and overwritten by every
+    call. Misaligned arrays are copied in every call."""
 
     def __init__(
         self, kernel: CKernel, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None
@@ -218,9 +218,8 @@ class CBound(KeptOutputs):
 
 
 class AddressedCall:
-    """A C kernel that is told the addresses of its buffers with each call: those of the runtime inputs, then
-    of the outputs, in order, each a multiple of ``alignment``. One call at a time. Nothing of what lies there
-    is checked: types, shapes and strides must be the operator's."""
+    """A C kernel that gets the addresses of its buffers with each call: runtime inputs, then outputs, in
+    order, each a multiple of ``alignment``. One call at a time. Types, shapes and strides are not checked."""
 
     def __init__(self, kernel: CKernel, constants: Mapping[int, np.ndarray]) -> None:
         operator = kernel.operator
@@ -244,7 +243,7 @@ class AddressedCall:
             raise KernelFailed(f"the kernel failed: {self._kernel.failure(code)}")
 
     def unbind(self) -> None:
-        """As of what is bound."""
+        """See :meth:`CBound.unbind`."""
         self._run = _closed
 
 
@@ -253,7 +252,7 @@ def _closed(*_: object) -> int:
 
 
 class Entries:
-    """The functions of opatlas_abi.h, typed; None for an optional one that is not there."""
+    """The functions of opatlas_abi.h, typed; None for an optional one that is absent."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         run = _function(library, "opatlas_run", ctypes.c_int)

@@ -1,4 +1,4 @@
-"""The default of an operator: what a job has without us, whichever library of it is installed."""
+"""An operator's default: what a job would run without Opatlas, by an installed library."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ CALLS: tuple[Mapping[str, Any], ...] = (
     {"library": "numpy", "call": "matmul"},
     {"library": "numpy", "call": "arrays"},
 )
-"""The first that can: as workers choose what they time everything against, and then NumPy."""
+"""The first one that can: in the order in which workers choose their default, and then NumPy."""
 
 
 Where = Literal["device", "host"]
-"""Where a default computes: on the kind of device that the artifact is for, or on the processor."""
+"""Where a default computes: on the artifact's kind of device, or on the CPU."""
 ANYWHERE: tuple[Where, ...] = ("device", "host")
 
 
 def load_default(
     failed: Manifest, constants: Mapping[int, Any] | None, where: Sequence[Where] = ("host",)
 ) -> LoadedKernel:
-    """The same operator under the same setting by a library's plain call, given its constants (None: they
-    come later), and never by the very call that has failed. Raises :class:`LoadError` where none of the
-    libraries is here."""
+    """The same operator and setting by a library's plain call, with its constants (None: they come later),
+    but never by the call that has failed. Raises :class:`LoadError` if none of the libraries is installed."""
     reasons = []
     calls = {"device": _calls_on_device(failed), "host": CALLS}
     for call in itertools.chain.from_iterable(calls[one] for one in where):
@@ -49,7 +48,7 @@ def load_default(
 
 
 def _calls_on_device(failed: Manifest) -> tuple[Mapping[str, Any], ...]:
-    """None where an artifact computes on the processor."""
+    """None if an artifact computes on the CPU."""
     recipe, setting = failed.recipe or {}, failed.setting
     if not (failed.kind == "cuda-module" or recipe.get("device") == "cuda" or BUILT_FOR in failed.files):
         return ()

@@ -1,7 +1,7 @@
 """An artifact's files: plain names only, read once, checked, and never read again.
 
-What is loaded is the bytes that were checked: a library is mapped from an anonymous, sealed memory file, so
-nobody can swap the file between the check and the load.
+The bytes that were checked are those that are loaded. A library is mapped from an anonymous, sealed memory
+file, so nobody can swap the file between check and load.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ class SharedLibrary:
 
     @property
     def path(self) -> str:
-        """What the linker knows it by while it is open, for who loads it too; "" where that is nothing."""
+        """Its path for the linker while it is open, for others who load it too; "" if there is none."""
         return f"/proc/self/fd/{self._descriptor}" if self._descriptor >= 0 else ""
 
     def close(self) -> None:
-        """Unload the library; nothing of it may be used afterwards."""
+        """Unload the library; do not use it afterwards."""
         if self.handle is not None:
             import _ctypes
 

@@ -1,4 +1,4 @@
-"""What every loaded artifact looks like to its caller."""
+"""The interface of every loaded artifact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opatlas.load.dtypes import extreme
 
 
 class KernelFailed(OpatlasError):
-    """A kernel that reported an error while it ran; says what it said."""
+    """A kernel reported an error while it ran; the message is its own."""
 
 
 class Bound(Protocol):
@@ -32,7 +32,7 @@ class Bound(Protocol):
 
 
 class KeptOutputs:
-    """What is bound with output buffers of its own, overwritten by every call."""
+    """A bound kernel with output buffers of its own, overwritten by every call."""
 
     _outputs: Sequence[np.ndarray]
 
@@ -52,7 +52,7 @@ class LoadedKernel(Protocol):
         ...
 
     def bind(self, inputs: Mapping[int, np.ndarray]) -> Bound:
-        """Tie the runtime inputs (NumPy arrays with the operator's dtype, shape and strides)."""
+        """Bind the runtime inputs (NumPy arrays with the operator's dtype, shape and strides)."""
         ...
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class LoadedKernel(Protocol):
 
 
 class OutputBinder(LoadedKernel, Protocol):
-    """One whose runs write where the caller says."""
+    """A kernel whose runs write where the caller says."""
 
     binds_outputs: bool
 
@@ -71,15 +71,15 @@ class OutputBinder(LoadedKernel, Protocol):
 
 
 def binds_outputs(kernel: LoadedKernel) -> TypeGuard[OutputBinder]:
-    """Whether it is such a one."""
+    """Whether the kernel is an :class:`OutputBinder`."""
     return getattr(kernel, "binds_outputs", False)
 
 
 class KernelWatch(Protocol):
-    """Who is told what becomes of a kernel on this machine."""
+    """Gets told what becomes of a kernel on this machine."""
 
     def trying(self) -> AbstractContextManager[None]:
-        """Around what may kill the process: its first calls."""
+        """Entered around calls that may kill the process: the first ones."""
         ...
 
     def went_well(self) -> None: ...
@@ -93,25 +93,24 @@ class BoundOnDevice(Protocol):
     def __call__(self) -> None: ...
 
     def synchronize(self) -> None:
-        """Wait until all calls have ended; raises what went wrong in any of them."""
+        """Wait until all calls have ended; raises errors of any of them."""
         ...
 
     def fresh_outputs(self, make: Callable[[Value], Any]) -> list[Any]:
-        """Outputs of the latest call on the device, the caller's own, in memory that ``make`` gives unless
-        each call makes new ones. Launched as a call is."""
+        """The latest outputs on the device, for the caller, in memory that ``make`` gives, unless each call
+        makes new ones. Launched like a call."""
         ...
 
     def outputs(self) -> Sequence[Any]:
-        """Those that were given."""
+        """The given outputs."""
         ...
 
     def poison(self) -> None: ...
 
 
 class KernelOnDevice(Protocol):
-    """One that computes on a device and takes what lies there. ``on_device``: which of those that are
-    visible; ``alignment``: bytes of which addresses there are multiples; ``results``: outputs as they are
-    written."""
+    """A kernel that computes on a device and accepts arrays there. ``on_device``: its number among the
+    visible ones; ``alignment``: addresses are multiples of so many bytes; ``results``: outputs as written."""
 
     alignment: int
 
@@ -124,7 +123,7 @@ class KernelOnDevice(Protocol):
     def bind(
         self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: Any = None
     ) -> BoundOnDevice:
-        """Tie what lies on the device, outputs too; the stream is a handle of the driver's."""
+        """Bind arrays on the device, outputs too; the stream is a handle of the driver's."""
         ...
 
     def memory(self, value: Value, stream: Any = None) -> Any:
@@ -132,10 +131,10 @@ class KernelOnDevice(Protocol):
         ...
 
     def fetched(self, given: Any, value: Value, name: str) -> np.ndarray:
-        """A copy on the host of what lies on the device."""
+        """A copy on the host of an array on the device."""
         ...
 
 
 def computes_on_device(kernel: Any) -> TypeGuard[KernelOnDevice]:
-    """Whether it is such a one."""
+    """Whether the kernel is a :class:`KernelOnDevice`."""
     return getattr(kernel, "on_device", None) is not None

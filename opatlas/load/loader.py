@@ -1,4 +1,4 @@
-"""Manifest and files → kernel: every check first, then the kind's own loader."""
+"""From manifest and files to a kernel: all checks first, then the kind's own loader."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from opatlas.load.needs import check_features, check_versions
 
 
 def load(manifest: Manifest, folder: Path, threads: int | None = None) -> LoadedKernel:
-    """Load an artifact whose files lie side by side in ``folder``; a recipe needs none.
+    """Load an artifact whose files are in ``folder``; a recipe needs none.
 
-    ``threads``: run on so many, where those are not the setting's. A library's call is made with so many
-    (one that was found best with fewer than its setting has keeps that number); compiled code goes by the
-    number that it was built for, and gets no more threads than these; a package that was built for more is
-    refused.
+    ``threads``: run on so many instead of the setting's. A library's call then uses so many (or keeps its
+    number, if it was found best with fewer than its setting has). Compiled code keeps the number that it was
+    built for, and gets at most these threads; a package that was built for more is refused.
 
-    Raises :class:`LoadError` with one sentence: an unknown kind, a file that is not what the manifest says, a
-    CPU feature or an exact version that is not there, a recipe that is not on the allow-list. Signatures are
-    the caller's to check (:mod:`opatlas.load.signing`): who may publish is a matter of where it came from.
+    Raises :class:`LoadError` with one sentence: an unknown kind, a file that differs from the manifest, a
+    missing CPU feature or exact version, a recipe that is not on the allow-list. The caller checks signatures
+    (:mod:`opatlas.load.signing`): who may publish depends on where the artifact came from.
     """
     if manifest.kind not in _LOADERS:
         raise LoadError(
@@ -48,6 +47,6 @@ _LOADERS = {
     "recipe": ("opatlas.load.recipe", "load_recipe"),
     "package": ("opatlas.load.package", "load_package"),
 }
-"""Kind → the module and what of it makes a kernel of (manifest, files)."""
+"""Kind → the module, and its function that makes a kernel of (manifest, files)."""
 
 _TAKE_THREADS = ("c-abi", "recipe")

@@ -1,4 +1,4 @@
-"""The manifest: everything needed to know, before loading, what an artifact is and what it needs."""
+"""The manifest: what an artifact is and needs, known before it is loaded."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from opatlas.identity.operator import canonical_json
 Kind = Literal["c-abi", "cuda-module", "package", "recipe"]
 KINDS: tuple[str, ...] = get_args(Kind)
 BUILT_FOR_THREADS = "package"
-"""The kind whose code may have its number of threads built in: it runs with that many, or not at all."""
+"""The kind whose code may have its number of threads built in: it runs with exactly that many."""
 
 
 @dataclass(frozen=True)
 class Manifest:
     """Content-addressed description of one artifact; JSON only, no pickle anywhere.
 
-    ``operator`` and ``setting`` are their canonical JSON. ``files`` maps a file's plain name to its SHA-256
-    (hexadecimal). ``needs`` maps a distribution to the exact version that must be installed
-    (``{"torch": "2.13.0"}``). ``features`` are CPU features that the code uses. ``recipe`` is the call, for
-    kind ``recipe``: ``{"library": "torch", "call": …, parameters}``; ``launch`` the launch plan, for kind
-    ``cuda-module`` (:mod:`opatlas.load.cuda.plan`). ``provenance`` says how it was built, by and for whom
-    (``tuning.measure.provenance``). What was signed without one of these two keeps its very bytes.
+    ``operator`` and ``setting``: their canonical JSON. ``files``: plain names → SHA-256 (hexadecimal).
+    ``needs``: distributions → the exact versions that must be installed (``{"torch": "2.13.0"}``).
+    ``features``: CPU features that the code uses. ``recipe``: the call, for kind ``recipe``: ``{"library":
+    "torch", "call": …, parameters}``. ``launch``: the launch plan, for kind ``cuda-module``
+    (:mod:`opatlas.load.cuda.plan`). ``provenance``: how it was built, by and for whom
+    (``tuning.measure.provenance``). Manifests that were signed without one of the last two keep their bytes.
     """
 
     kind: Kind

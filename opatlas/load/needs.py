@@ -1,4 +1,4 @@
-"""What an artifact asks of the machine and the environment it is loaded in."""
+"""Checks an artifact's requirements of the machine and the environment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from opatlas.errors import LoadError
 
 
 def check_versions(needs: Mapping[str, str]) -> None:
-    """Every distribution must be installed in exactly the version named.
-
-    A build label (``+cpu``) counts only where the need has one: ``2.13.0`` accepts ``2.13.0+cpu``.
-    """
+    """Every distribution must be installed in exactly this version. A build label (``+cpu``) counts only if
+    the requirement has one: ``2.13.0`` accepts ``2.13.0+cpu``."""
     for distribution, wanted in needs.items():
         found = installed_version(distribution)
         if found is None:
@@ -24,7 +22,7 @@ def check_versions(needs: Mapping[str, str]) -> None:
 
 
 def installed_version(distribution: str) -> str | None:
-    """The installed version of a distribution, its build label included; None where there is none."""
+    """The installed version of a distribution with its build label; None if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -32,7 +30,7 @@ def installed_version(distribution: str) -> str | None:
 
 
 def check_features(features: Iterable[str]) -> None:
-    """Every CPU feature that the code uses must be one that this machine has."""
+    """This machine must have every CPU feature that the code uses."""
     lacking = set(features) - machine_features()
     # archspec has names of its own for what the kernel calls otherwise (sse3 for pni); it is slow to ask.
     if lacking:

@@ -1,7 +1,7 @@
 """Recipes of library ``numpy``, call ``arrays``: small operators as NumPy calls into kept arrays.
 
-NumPy runs on one thread, but a call costs it a third of a microsecond where PyTorch's costs more than one:
-every array, view and scalar is made when inputs are bound, and a run is nothing but the calls.
+NumPy runs on one thread, but a call costs a third of a microsecond, and more than one in PyTorch. Binding
+makes every array, view and scalar, so a run consists of the calls alone.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ArrayKernel:
 
 
 class ArrayBound(KeptOutputs):
-    """The calls on these very arrays."""
+    """The calls on these arrays."""
 
     def __init__(
         self, operator: Operator, arrays: Mapping[int, np.ndarray], known: Mapping[int, np.ndarray]
@@ -227,7 +227,7 @@ def _mean(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
 
 
 def _move(site: TorchSite, taken: Arrays, made: Arrays) -> list[Call]:
-    """What moves elements and changes none: a view made now, copied in every run."""
+    """Moves elements and changes none: a view made now, copied in every run."""
     views = _VIEWS[site.node.op](site, taken)
     return [functools.partial(np.copyto, out, view) for out, view in zip(made, views, strict=True)]
 

@@ -48,7 +48,7 @@ class NumpyKernel:
         self._constants: dict[int, np.ndarray] | None = {} if not operator.constant_inputs else None
 
     def prepare(self, constants: Mapping[int, np.ndarray]) -> None:
-        """Take the constants; a constant second operand is stored transposed where the recipe says so."""
+        """Take the constants; a constant second operand is stored transposed if the recipe says so."""
         check_arrays(self.operator, self.operator.constant_inputs, constants)
         kept = {number: np.array(array, order="C") for number, array in constants.items()}
         second = self.operator.nodes[0].inputs[1]
@@ -97,7 +97,7 @@ def _gemm(node: Node, arguments: Sequence[Any], output: np.ndarray) -> Callable[
 
 
 class NumpyBound(KeptOutputs):
-    """A product of these very arrays."""
+    """A product of these arrays."""
 
     def __init__(self, call: Callable[[], Any], output: np.ndarray, threads: int) -> None:
         self._call, self._outputs, self._threads = call, [output], threads
@@ -115,7 +115,7 @@ class NumpyBound(KeptOutputs):
 
 @functools.cache
 def _thread_calls() -> tuple[Callable[[], int], Callable[[int], Any]]:
-    """OpenBLAS's own: how many threads there are, and to set them."""
+    """OpenBLAS's functions to read and set its number of threads."""
     library, prefix, suffix = openblas()
     # Asking keeps the interpreter's lock, which takes half of the time.
     asking = ctypes.PyDLL(library._name)
@@ -127,7 +127,8 @@ def _thread_calls() -> tuple[Callable[[], int], Callable[[int], Any]]:
 
 @functools.cache
 def openblas() -> tuple[ctypes.CDLL, str, str]:
-    """NumPy's own OpenBLAS with the prefix and suffix of its symbols; LoadError where it has another BLAS."""
+    """NumPy's own OpenBLAS with the prefix and suffix of its symbols; :class:`LoadError` if NumPy has another
+    BLAS."""
     import numpy.linalg  # noqa: F401  loads the library
 
     mapped = {

@@ -31,8 +31,8 @@ _LEVELS = {
 
 
 def quiet_options(threads: int) -> ort.SessionOptions:
-    """Of a session whose nodes run one after the other, on so many threads; errors are raised, not
-    printed."""
+    """Options of a session that runs its nodes one by one on so many threads, and raises errors instead of
+    printing them."""
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
@@ -40,27 +40,27 @@ def quiet_options(threads: int) -> ort.SessionOptions:
 
 
 def resting_options(threads: int) -> ort.SessionOptions:
-    """As :func:`quiet_options`, of a session beside others in its process: its threads rest once a run is
-    over. Else those of each spin on for tens of milliseconds, and whoever runs next has no core for itself:
-    the 66 nodes of SqueezeNet in a session each took 369 ms, and 12 so."""
+    """Like :func:`quiet_options`, for a session beside others in its process: its threads rest after a run.
+    Otherwise they spin on for tens of milliseconds and take the next session's cores: the 66 nodes of
+    SqueezeNet in a session each took 369 ms, and 12 with this."""
     options = quiet_options(threads)
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return options
 
 
 def sleeping_options(threads: int) -> ort.SessionOptions:
-    """As :func:`quiet_options`, of a region of a plan: its threads sleep as soon as they have nothing to do,
-    in a run too, since those of the region before would still take the cores of the next. A transformer
-    encoder of two layers in 33 regions took 70 ms resting and 10 so (once, on a busy host); ShuffleNet in 26
-    took 6.1 and 6.5, since whoever sleeps has to be woken."""
+    """Like :func:`quiet_options`, for a region of a plan: its threads sleep as soon as they are idle, during
+    a run too, since those of one region would still hold the cores of the next. A transformer encoder of two
+    layers in 33 regions took 70 ms resting and 10 sleeping (once, on a busy host); ShuffleNet in 26 regions
+    took 6.1 and 6.5, since sleeping threads must be woken."""
     options = quiet_options(threads)
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
 def ask_exact(options: ort.SessionOptions) -> None:
-    """Let it compute products of uint8 by int8 exactly where the weights are constants: else, on processors
-    with AVX2 and no VNNI, it cuts sums of two of them off at 16 bits."""
+    """Ask for exact products of uint8 by int8 with constant weights. Otherwise, on processors with AVX2 and
+    no VNNI, sums of two products are cut off at 16 bits."""
     options.add_session_config_entry(EXACTNESS, "1")
 
 
@@ -105,7 +105,7 @@ class OrtKernel:
             raise LoadError(f"ONNX Runtime refuses the operator: {first_line(error)}") from error
 
     def bind(self, inputs: Mapping[int, np.ndarray], outputs: Sequence[np.ndarray] | None = None) -> OrtBound:
-        """``outputs``: where each run writes; buffers of its own unless they are given."""
+        """``outputs``: where each run writes; its own buffers unless given."""
         if self._session is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
         check_arrays(self.operator, self.operator.runtime_inputs, inputs)
@@ -179,14 +179,14 @@ class OrtBound(KeptOutputs):
 
 
 def turned_inputs(operator: Operator) -> dict[int, Storage]:
-    """Runtime inputs that are the transpose of dense memory, by number."""
+    """Numbers of runtime inputs that are the transpose of dense memory."""
     found = {number: storage_of(operator.inputs[number]) for number in operator.runtime_inputs}
     return {number: storage for number, storage in found.items() if storage.form == "turned"}
 
 
 def turn_inside(model: Any, name: str, storage: Storage) -> None:
-    """Let the model take an input as it lies in memory, and transpose it itself: ONNX Runtime does so faster
-    than a copy beforehand, and folds the transpose into a matrix product."""
+    """Let the model take an input as it is in memory, and transpose it itself: ONNX Runtime does that faster
+    than a copy before, and folds the transpose into a matrix product."""
     graph = model.graph
     place = next(index for index, value in enumerate(graph.input) if value.name == name)
     tensor = graph.input[place].type.tensor_type
@@ -199,5 +199,5 @@ def turn_inside(model: Any, name: str, storage: Storage) -> None:
 
 
 def bind_memory(bind: Any, name: str, array: np.ndarray, dtype: str) -> None:
-    """Tie an array to an input or output by its address; ``bind`` is the binding's method."""
+    """Bind an array to an input or output by its address; ``bind`` is the binding's method."""
     bind(name, "cpu", 0, ONNX_NUMBER[dtype], array.shape, array.ctypes.data)

@@ -1,4 +1,4 @@
-"""Kind ``package``: a compiled file that its exact framework loads. The file's suffix says which."""
+"""Kind ``package``: a compiled file that only its exact framework can load. The suffix says which."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LOADERS = {
 Nothing here is a pickle: a package must never choose what Python runs."""
 
 BUILT_FOR = "device.json"
-"""Beside a package for a device: which (:mod:`opatlas.load.torch.device_package`). Without it a package is
-a processor's."""
+"""A file beside a package for a device, saying which (:mod:`opatlas.load.torch.device_package`). A package
+without it is for the CPU."""
 
 
 def load_package(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
-    """The kernel in the package; :class:`LoadError` where no framework here can load it."""
+    """The kernel in the package; :class:`LoadError` if no installed framework can load it."""
     suffixes = [suffix for name in files for suffix in _LOADERS if name.endswith(suffix)]
     if len(suffixes) != 1:
         raise LoadError(f"a package has one file that ends in {' or '.join(_LOADERS)}, not {len(suffixes)}")

@@ -1,9 +1,9 @@
-"""Packages that end in ``.stablehlo``: what ``jax.export`` serialised, compiled by XLA for this processor.
+"""Packages that end in ``.stablehlo``: serialised by ``jax.export``, compiled by XLA for this processor.
 
-An optional ``options.json`` holds compile options from :data:`OPTIONS`. The kernel has XLA clients of its
-own, one for each number of threads and without asynchronous dispatch (a call that hands over to another
-thread takes four times as long for a small operator); a job's own use of JAX is not touched. The exact
-versions that the manifest must name allow the calls below JAX's public surface.
+An optional ``options.json`` has compile options from :data:`OPTIONS`. The kernel has its own XLA clients, one
+for each number of threads, without asynchronous dispatch: handing a call to another thread makes a small
+operator four times as slow. A job's own use of JAX is not affected. Calls below JAX's public API are safe,
+since the manifest must name exact versions.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def open_kernel(manifest: Manifest, files: Mapping[str, bytes]) -> StableHloKern
 
 
 class StableHloKernel:
-    """An operator as one XLA executable. The program's arguments are the operator's tensor inputs in order,
-    each as :func:`opatlas.load.storage.storage_of` stores it."""
+    """An operator as one XLA executable. Its arguments are the operator's tensor inputs in order, stored as
+    :func:`opatlas.load.storage.storage_of` says."""
 
     def __init__(self, operator: Operator, program: str, threads: int, options: Mapping[str, str]) -> None:
         self.operator, self.program, self.threads, self.options = operator, program, threads, options
@@ -109,13 +109,13 @@ class Argument:
             raise LoadError("XLA does not take the input where it lies")
 
     def refresh(self) -> None:
-        """Bring the copy, where there is one, up to date."""
+        """Update the copy, if there is one."""
         if self.copy is not None:
             self.copy[...] = self.source
 
 
 class StableHloBound:
-    """An executable with its arguments; a call runs it to the end in this thread and XLA's own pool."""
+    """An executable with its arguments; a call runs to the end in this thread and XLA's own pool."""
 
     def __init__(self, executable: Any, operator: Operator, arguments: Mapping[int, Argument]) -> None:
         ordered = [arguments[number] for number in operator.tensor_inputs]
@@ -153,7 +153,7 @@ class StableHloBound:
         ]
 
     def _arrays(self) -> list[Any]:
-        """The results as JAX arrays; made only when somebody looks, since that takes a third of a call."""
+        """The results as JAX arrays, made when first read, since that takes a third of a call."""
         if self._results is None:
             if self._done is None:
                 raise KernelFailed("the kernel was not called yet")
@@ -174,7 +174,7 @@ class StableHloBound:
 
 
 def compile_program(program: str, threads: int, options: Mapping[str, str]) -> Any:
-    """XLA's executable of a StableHLO module's text; :class:`LoadError` where XLA refuses it."""
+    """XLA's executable of a StableHLO module's text; :class:`LoadError` if XLA refuses it."""
     client = _client(threads)
     try:
         return client.compile_and_load(program, **_wishes(client, threads, options))
@@ -183,14 +183,14 @@ def compile_program(program: str, threads: int, options: Mapping[str, str]) -> A
 
 
 def written(executable: Any, threads: int) -> bytes:
-    """An executable as :func:`read_executable` reads it: machine code for this processor and this jaxlib."""
+    """An executable for :func:`read_executable`: machine code for this processor and this jaxlib."""
     code: bytes = _client(threads).serialize_executable(executable)
     return code
 
 
 def read_executable(code: bytes, threads: int) -> Any:
-    """What :func:`written` wrote, by a process of the same user: whatever stands there is run. Raises
-    RuntimeError where this jaxlib does not take it."""
+    """What :func:`written` wrote, by a process of the same user: its code is run unchecked. Raises
+    RuntimeError if this jaxlib does not accept it."""
     client = _client(threads)
     return client.deserialize_executable(code, **_wishes(client, threads, {}))
 
@@ -203,7 +203,7 @@ def _wishes(client: Any, threads: int, options: Mapping[str, str]) -> dict[str, 
 
 
 def device_of(threads: int) -> Any:
-    """Where arguments of executables on so many threads lie."""
+    """The XLA device for executables on so many threads."""
     return _client(threads).local_devices()[0]
 
 

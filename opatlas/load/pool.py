@@ -1,4 +1,4 @@
-"""The process's thread pools (``pool.c``), built once per machine: one that every C kernel shares, and others
+"""The process's thread pools (``pool.c``), built once per machine: one that all C kernels share, and others
 for threads that run kernels at the same time."""
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class ThreadsStruct(ctypes.Structure):
 
 
 class Threads:
-    """The ``opatlas_threads`` that a kernel gets: ``count`` threads of the process's pool, of which at most
-    ``most`` work. It must go by ``count``, which may be what its buffers were made for."""
+    """The ``opatlas_threads`` for a kernel: ``count`` threads of the process's pool, of which at most
+    ``most`` work. The kernel must use ``count``, for which its buffers may be made."""
 
     def __init__(self, count: int, most: int | None = None) -> None:
         library = pool_library()
@@ -34,7 +34,7 @@ class Threads:
         self.struct = ThreadsStruct(count, entry.value, self._handle)
 
     def close(self) -> None:
-        """Give the handle back; the pool's threads sleep until the next kernel."""
+        """Release the handle; the pool's threads sleep until the next kernel."""
         if self._handle:
             self._library.opatlas_pool_close(self._handle)
             self._handle = None
@@ -42,7 +42,7 @@ class Threads:
 
 @functools.cache
 def pool_library() -> ctypes.CDLL:
-    """The pool, loaded; built first where no library made from this very source exists yet."""
+    """The loaded pool; built first if there is no library of this source."""
     library = _SOURCES.load().handle
     library.opatlas_pool_open.restype = ctypes.c_void_p
     library.opatlas_pool_open.argtypes = [ctypes.c_int32]
@@ -55,8 +55,8 @@ def pool_library() -> ctypes.CDLL:
 
 
 def enter_pool(number: int, most: int) -> None:
-    """Kernels that this thread calls run on a pool of their own from now on, by at most so many threads,
-    whatever they are told. ``number``: from 1 on; 0 is everybody's."""
+    """Run kernels that this thread calls on a pool of its own from now on, by at most so many threads,
+    whatever they are told. ``number``: from 1 on; 0 is the shared pool."""
     if pool_library().opatlas_pool_enter(number, most):
         raise LoadError(f"there is no thread pool {number} for {most} threads")
 

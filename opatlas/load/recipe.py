@@ -66,9 +66,8 @@ ALLOWED: Mapping[tuple[str, str], Allowed] = {
     ("numpy", "matmul"): {"weights": ("plain", "transposed"), "threads": int},
     ("numpy", "arrays"): {},
 }
-"""(library, call) → the parameters it may have and their values, the default first; ``int``: 1 to 1024.
-
-A recipe that names anything else is refused: a manifest must never choose what Python runs."""
+"""(library, call) → its parameters and their values, the default first; ``int``: 1 to 1024. Any other recipe
+is refused: a manifest must never choose what Python runs."""
 
 _LOADERS = {
     "torch": "opatlas.load.torch.recipe",
@@ -110,7 +109,8 @@ def _check_value(key: str, value: Any, rule: tuple[Any, ...] | type[int]) -> Non
 
 
 def _canonical(document: Mapping[str, Any]) -> Operator:
-    """The loaders trust the canonical form: every default said, axes from the front, shapes worked out."""
+    """Loaders rely on the canonical form: all defaults written out, axes counted from the front, shapes
+    known."""
     try:
         operator = Operator.from_json(document)
         if rekey(document).key == operator.key:
@@ -129,8 +129,8 @@ def _loader_of(recipe: Mapping[str, Any]) -> str:
 
 
 def with_threads_of(parameters: Mapping[str, Any], made_for: int, threads: int) -> dict[str, Any]:
-    """A call's parameters for another number of threads than they were found for: it has all of them where
-    it had all of those, else its own number, as far as there are so many."""
+    """A call's parameters for another number of threads: all of them if it used all of its own, else its own
+    number, up to that many."""
     had = parameters.get("threads", made_for)
     if not isinstance(had, int) or "threads" not in parameters:
         return dict(parameters)

@@ -1,4 +1,4 @@
-"""Ed25519 signatures over manifests, networks and plans: who vouches for what is loaded."""
+"""Ed25519 signatures over manifests, networks and plans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def new_key(path: Path) -> Ed25519PrivateKey:
 
 
 def read_key(path: Path) -> Ed25519PrivateKey:
-    """The private key kept at ``path``; :class:`LoadError` where there is none or it is of another kind."""
+    """The private key at ``path``; :class:`LoadError` if there is none or it is of another kind."""
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except OSError as error:
@@ -49,7 +49,7 @@ def read_key(path: Path) -> Ed25519PrivateKey:
 
 
 def public_bytes(key: Ed25519PrivateKey) -> bytes:
-    """The public half as 32 raw bytes: what verifiers are given."""
+    """The public key as 32 raw bytes, for verifying."""
     return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
 
 
@@ -64,12 +64,12 @@ def verify(manifest: Manifest, signature: bytes, public_keys: Iterable[bytes]) -
 
 
 def sign_network(document: Mapping[str, Any], private_key: Ed25519PrivateKey) -> bytes:
-    """The 64-byte signature over what is said of a predictor's network: its file's SHA-256 above all."""
+    """The 64-byte signature over the description of a predictor's network, with its file's SHA-256."""
     return private_key.sign(_NETWORK + canonical_json(document))
 
 
 def verify_network(document: Mapping[str, Any], signature: bytes, public_keys: Iterable[bytes]) -> None:
-    """As :func:`verify`."""
+    """See :func:`verify`."""
     _verify(_NETWORK + canonical_json(document), signature, public_keys, "network")
 
 
@@ -79,7 +79,7 @@ def sign_plan(document: Mapping[str, Any], private_key: Ed25519PrivateKey) -> by
 
 
 def verify_plan(document: Mapping[str, Any], signature: bytes, public_keys: Iterable[bytes]) -> None:
-    """As :func:`verify`."""
+    """See :func:`verify`."""
     _verify(_PLAN + canonical_json(document), signature, public_keys, "plan")
 
 

@@ -1,5 +1,5 @@
-"""How a strided value lies in memory, as a dense array that shares it: what takes dense tensors only reads
-that array and turns, cuts or repeats it inside its own graph."""
+"""A strided value as a dense array over the same memory. Libraries that need dense tensors read that array,
+and transpose, cut or repeat it inside their own graph."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ Form = Literal["dense", "turned", "span", "copied"]
 
 @dataclass(frozen=True)
 class Storage:
-    """The dense array behind a value.
-
-    ``dense``: the value itself. ``turned``: ``shape`` is dense, and its transpose by ``order`` is the value.
-    ``span``: one dimension, from the first element to the last, of which the value is a nested cut
-    (``pitches``: one (axis, size, stride) for each axis that moves, the widest first). ``copied``: strides
-    that overlap; only a dense copy will do.
-    """
+    """The dense array behind a value. ``dense``: the value itself. ``turned``: ``shape`` is dense, and its
+    transpose by ``order`` is the value. ``span``: one dimension from the first element to the last, of which
+    the value is a nested cut (``pitches``: (axis, size, stride) for each axis that moves, the widest first).
+    ``copied``: strides overlap, so only a dense copy will do."""
 
     form: Form
     shape: tuple[int, ...]
@@ -57,7 +54,7 @@ def storage_of(value: Value) -> Storage:
 
 
 def stored(array: np.ndarray, storage: Storage) -> np.ndarray:
-    """The dense array of ``storage`` in the memory of ``array`` (a value so stored); not for ``copied``."""
+    """The dense array of ``storage`` over the memory of ``array``; not for ``copied``."""
     if storage.form == "span":
         return np.lib.stride_tricks.as_strided(array, storage.shape, (array.itemsize,))
     if storage.form == "turned":

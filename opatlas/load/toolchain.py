@@ -1,4 +1,4 @@
-"""A C (or C++) compiler wherever there is one: ``$CC``, gcc, cc, clang, else the ziglang wheel's."""
+"""Finds a C or C++ compiler: ``$CC``, gcc, cc, clang, else the ziglang wheel's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMPILERS = {
 
 @functools.cache
 def find_compiler(language: str = "c") -> tuple[str, ...]:
-    """The command that compiles C (or ``c++``); raises :class:`LoadError` where there is none."""
+    """The command that compiles C (or ``c++``); raises :class:`LoadError` if there is none."""
     variable, names, zig = _COMPILERS[language]
     if chosen := getattr(conf(), variable.lower()):
         return tuple(shlex.split(chosen))

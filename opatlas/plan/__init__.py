@@ -1,1 +1,1 @@
-"""How a whole model runs: a plan as a value, its check against the model, and what executes it. PURE."""
+"""Plans: how a whole model runs, checked against the model, and the executor that runs them. PURE."""

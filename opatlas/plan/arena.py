@@ -1,7 +1,7 @@
-"""Where values lie in one buffer, so that what is never needed together shares memory. PURE.
+"""Packs values into one buffer: values that are never needed together share memory. PURE.
 
 Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): the
-largest first, each at the lowest place where no value lies that lives at the same time.
+largest first, each at the lowest place that no value occupies at the same time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TypeVar
 
 K = TypeVar("K", bound=Hashable)
 ALIGNMENT = 64
-"""Bytes: a cache line, and what AVX-512 loads."""
+"""Bytes of a cache line, and of an AVX-512 load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """From the step that makes a value to the last that reads it, both included; ``size`` in bytes."""
+    """A value's first step (it is made) and last step (it is read), both included; ``size`` in bytes."""
 
     first: int
     last: int
@@ -26,7 +26,7 @@ class Lifetime:
 
 
 def place(values: Mapping[K, Lifetime]) -> tuple[dict[K, int], int]:
-    """Each value's offset in bytes, and how many bytes there are in all."""
+    """The offset of each value in bytes, and the size of the buffer."""
     placed: list[tuple[int, int, Lifetime]] = []  # start, end
     offsets: dict[K, int] = {}
     for name, life in sorted(values.items(), key=lambda item: -item[1].size):
@@ -45,8 +45,7 @@ def place(values: Mapping[K, Lifetime]) -> tuple[dict[K, int], int]:
 
 
 def place_apart(values: Mapping[K, Lifetime], part_of: Mapping[K, Hashable]) -> tuple[dict[K, int], int]:
-    """As :func:`place`, values of different parts never in the same memory; one that is in none is in part
-    0."""
+    """Like :func:`place`, but values of different parts share no memory. A value in no part is in part 0."""
     by_part: dict[Hashable, dict[K, Lifetime]] = defaultdict(dict)
     for name, life in values.items():
         by_part[part_of.get(name, 0)][name] = life

@@ -1,4 +1,4 @@
-"""Values as arrays: which can be one, where they lie, and how they get there."""
+"""Values as arrays: which values can be arrays, where they are stored, and how they are copied there."""
 
 from __future__ import annotations
 
@@ -14,42 +14,41 @@ from opatlas.load.dtypes import ONNX_NUMBER, numpy_dtype
 from opatlas.plan.arena import ALIGNMENT
 
 Arrays = dict[int, Any]
-"""Values by their numbers; what is no tensor is as ONNX Runtime gives it."""
+"""Values by number; a value that is no tensor is as ONNX Runtime gives it."""
 
 
 class Misfit(OpatlasError):
-    """A value that is not as its place is; says how."""
+    """A value that does not fit its place; the message says how."""
 
 
 class OnlyDefault(OpatlasError):
-    """What the default alone knows, in this run; nobody has failed."""
+    """This run needs a fact that only the default framework knows. No part has failed."""
 
 
 def has_array(kind: TensorType | None) -> bool:
-    """Whether its values can lie in a place of their own: its size is known, and its element type has one."""
+    """Whether a value can have a place: its size is known, and NumPy has its element type."""
     return kind is not None and NAMES.get(kind.element) in ONNX_NUMBER
 
 
 def has_place(graph: ModelGraph, number: int) -> bool:
-    """Whether a value of a graph does: one that is no constant."""
+    """The same for a value of a graph; constants have no place."""
     return has_array(graph.type_of(number)) and not graph.is_constant(number)
 
 
 def dtype_of(kind: TensorType) -> np.dtype:
-    """The element type's, of what an array can have."""
+    """NumPy's type of a value that can be an array."""
     return numpy_dtype(NAMES[kind.element])
 
 
 def memory_of(size: int) -> np.ndarray:
-    """So many bytes, aligned. Raises :class:`MemoryError` where there are none."""
+    """Aligned memory of so many bytes. Raises :class:`MemoryError`."""
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size]
 
 
 def put(place: np.ndarray, value: Any) -> None:
-    """Into its place. Raises :class:`Misfit` for a value that is not as the place is, which NumPy would
-    spread."""
+    """Copy a value into its place. Raises :class:`Misfit` for one that NumPy would have to broadcast."""
     if not isinstance(value, np.ndarray) or value.shape != place.shape or value.dtype != place.dtype:
         found = f"{value.dtype} {list(value.shape)}" if isinstance(value, np.ndarray) else "no tensor"
         raise Misfit(f"a value is {found}, where {place.dtype} {list(place.shape)} was inferred")
@@ -57,7 +56,7 @@ def put(place: np.ndarray, value: Any) -> None:
 
 
 def copied(value: Any) -> Any:
-    """A copy of one's own; a sequence element by element, a map with the numbers and texts in it."""
+    """A deep copy: of a sequence each element, of a map its numbers and texts."""
     if isinstance(value, list):
         return [copied(one) for one in value]
     if isinstance(value, dict):

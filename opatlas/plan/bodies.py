@@ -1,8 +1,8 @@
-"""Branches and loops, run by themselves: which branch, how many iterations, what is carried and stacked.
+"""Runs branches and loops: which branch, how many iterations, what is carried and stacked.
 
-A body runs by a plan of its own. What it reads of the values around it lies where it lies; a branch writes
-its outputs where the next step reads them. A loop's carried value lies in two places in turns, where a step
-of the body makes it; what is only handed on is copied.
+A body runs by a plan of its own. It reads outer values where they are stored, and a branch writes its outputs
+where the next step reads them. A loop's carried value has two places, used in turn; a value that an iteration
+only passes on is copied.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from opatlas.plan.arrays import Arrays, Misfit, OnlyDefault, copied, has_place, 
 from opatlas.plan.plan import ByBodies, ModelPlan
 
 FIRST_ROWS = 8
-"""Places for what a loop stacks, before its first iteration; twice as many whenever they are full."""
+"""Initial places for the rows that a loop stacks; doubled whenever they are full."""
 
 
 class Inner(Protocol):
-    """A body's program, as :class:`opatlas.plan.program.GraphProgram` is one."""
+    """A body's program: the part of :class:`opatlas.plan.program.GraphProgram` that is used here."""
 
     graph: ModelGraph
     plan: ModelPlan
@@ -46,11 +46,9 @@ class Inner(Protocol):
 
 @dataclass(frozen=True)
 class Wiring:
-    """How a body's values hang together with those around it, by its own numbers.
-
-    ``outside``: the outer value that one lies in; ``held``: what must last for all iterations; ``swapped``:
-    pairs of a carried value and what it becomes, which change places from one iteration to the next.
-    """
+    """How a body's values, by its own numbers, relate to those around it. ``outside``: the outer value in
+    whose memory each lies; ``held``: values that must last for all iterations; ``swapped``: pairs of a
+    carried value and its next value, which change places from one iteration to the next."""
 
     outside: Mapping[int, int]
     held: frozenset[int] = frozenset()
@@ -58,13 +56,13 @@ class Wiring:
 
 
 ALONE = Wiring({})
-"""Of a model: nothing is around it."""
+"""The wiring of a model: nothing is around it."""
 
 
 def wirings(
     graph: ModelGraph, node: GraphNode, plans: Sequence[ModelPlan], fixed: frozenset[int]
 ) -> list[Wiring]:
-    """Of each body of a node. ``fixed``: values of ``graph`` that lie in a place of their own."""
+    """The wiring of each body of a node. ``fixed``: values of ``graph`` with a place of their own."""
     wire = _branch if node.proto.op_type == "If" else _rounds
     return [wire(graph, node, body, plan, fixed) for body, plan in zip(node.bodies, plans, strict=True)]
 
@@ -110,7 +108,7 @@ def _rounds(
 
 
 def carried(node: GraphNode, body: GraphBody) -> list[tuple[int, int]]:
-    """What is carried from one iteration to the next: what it is in one, and what it becomes."""
+    """Pairs of a carried value in one iteration and in the next."""
     if node.proto.op_type == "Loop":
         return list(zip(body.formal[2:], body.graph.outputs[1:], strict=False))
     states = scan_form(node.proto).states
@@ -120,12 +118,12 @@ def carried(node: GraphNode, body: GraphBody) -> list[tuple[int, int]]:
 def body_run(
     node: GraphNode, inners: Sequence[Inner], wired: Sequence[Wiring], fixed: frozenset[int]
 ) -> BodyRun:
-    """What runs a node by its bodies' programs."""
+    """The runner of a node, made of its bodies' programs."""
     return _RUNS[node.proto.op_type](node, inners, wired, fixed)
 
 
 class BodyRun:
-    """A node that runs by its bodies. ``size``: bytes of the buffer that they share, one after the other;
+    """A node that runs by its bodies. ``size``: bytes of the buffer that the bodies use one after the other;
     ``runs``: how often each of them ran to its end."""
 
     def __init__(
@@ -144,7 +142,7 @@ class BodyRun:
             inner.settle(memory[: inner.size], {own: outer[one] for own, one in wiring.outside.items()})
 
     def run(self, outer: Arrays) -> None:
-        """Once, from and to the values around it."""
+        """Run once, from and to the values around it."""
         raise NotImplementedError
 
     def _take_captured(self, which: int, outer: Arrays) -> None:
@@ -164,7 +162,7 @@ class BodyRun:
 
 
 class Branches(BodyRun):
-    """An If: the branch that is taken, and only it."""
+    """An If: runs the branch that is taken."""
 
     def run(self, outer: Arrays) -> None:
         which = 0 if _number(outer[self.node.inputs[0]], "condition") else 1
@@ -179,7 +177,7 @@ class Branches(BodyRun):
 
 
 class Rounds(BodyRun):
-    """What loops have in common."""
+    """The common part of Loop and Scan."""
 
     def __init__(self, node: GraphNode, inners: Any, wired: Any, fixed: frozenset[int]) -> None:
         super().__init__(node, inners, wired, fixed)
@@ -229,7 +227,7 @@ class Rounds(BodyRun):
 
 
 class Loop(Rounds):
-    """A Loop: until its count or its condition ends it."""
+    """A Loop: runs until its count or its condition ends it."""
 
     def run(self, outer: Arrays) -> None:
         count, go, *begins = self.node.inputs
@@ -256,7 +254,7 @@ class Loop(Rounds):
 
 
 class Scan(Rounds):
-    """A Scan: once for each slice of what it goes over."""
+    """A Scan: runs once for each slice of its scanned inputs."""
 
     def __init__(self, node: GraphNode, inners: Any, wired: Any, fixed: frozenset[int]) -> None:
         super().__init__(node, inners, wired, fixed)
@@ -294,7 +292,7 @@ _RUNS: Mapping[str, type[BodyRun]] = {"If": Branches, "Loop": Loop, "Scan": Scan
 
 
 class StackedRows:
-    """What the iterations of a loop make, one behind the other; grows as it must."""
+    """The outputs of a loop's iterations, in order; grows as needed."""
 
     def __init__(self) -> None:
         self._rows: np.ndarray | None = None
@@ -313,8 +311,8 @@ class StackedRows:
         self._count += 1
 
     def rows(self) -> np.ndarray:
-        """All of them. Raises :class:`OnlyDefault` where there were none: their shape is what ONNX Runtime
-        inferred, if it did."""
+        """All rows. Raises :class:`OnlyDefault` if there were none: only ONNX Runtime may have inferred their
+        shape."""
         if self._rows is None:
             raise OnlyDefault("a loop of no iterations stacks nothing")
         return self._rows[: self._count]

@@ -1,8 +1,8 @@
-"""What ends of regions cost: values that ONNX Runtime would hold in blocks of channels from one node to the
-next have to be brought out of them, and into them again, where a model is cut between the two. PURE.
+"""What a plan's region borders cost in layout changes. PURE.
 
-Convolutions and poolings run in blocks (NCHWc), where the channels that they make come out even; what
-computes element by element takes blocks and gives them.
+ONNX Runtime runs float32 convolutions and poolings in blocks of channels (NCHWc) if the channels fill whole
+blocks. Element-wise nodes accept and keep blocks. Where a plan cuts the model between two such nodes, values
+are converted from blocks to the plain layout and back.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from opatlas.plan.plan import ByKernel, PlanStep
 IN_BLOCKS = frozenset(
     ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Resize", "Upsample")
 )
-"""What ONNX Runtime may run in blocks of channels."""
+"""Operators that ONNX Runtime may run in blocks of channels."""
 HANDING_ON = frozenset(
     ("Add", "BatchNormalization", "Clip", "Concat", "HardSigmoid", "LeakyRelu", "Mul", "Relu", "Sigmoid",
      "Sum", "Tanh")
 )  # fmt: skip
-"""What takes blocks and gives them."""
+"""Operators that accept blocks and keep them."""
 BLOCK = 8
-"""Channels come out even in blocks of so many; where they are wider, in twice as many."""
+"""The number of channels must be a multiple of this; on wider processors, of twice as many."""
 BYTES = 4
-"""Of a number: only float32 runs in blocks."""
+"""Bytes of a number: only float32 runs in blocks."""
 
 
 @dataclass(frozen=True)
 class Borders:
-    """Of one model or body. ``blocked``: values that ONNX Runtime holds in blocks of channels where it runs
-    all of it, with their size in bytes; those that leave it are brought out of them in any case."""
+    """The borders of one model or body. ``blocked``: values that ONNX Runtime holds in blocks if it runs
+    everything, with their size in bytes. Outputs are not among them: they are converted in any case."""
 
     nodes: Sequence[Linked]
     blocked: Mapping[int, int]
@@ -73,14 +73,14 @@ class Borders:
         return cls(nodes, blocked)
 
     def bytes_of(self, step: PlanStep) -> int:
-        """That a region brings into blocks, or out of them, since it begins and ends where it does."""
+        """Bytes that a region converts at its two ends."""
         makes = frozenset().union(*(self.nodes[node].makes for node in step.nodes))
         reads = frozenset().union(*(self.nodes[node].reads for node in step.nodes)) - makes
         return sum(self.blocked.get(value, 0) for value in (*reads, *step.outputs))
 
     def reordered(self, steps: Sequence[PlanStep]) -> list[int]:
-        """By step, where all of them run in one session of ONNX Runtime: bytes that are brought out of blocks
-        for a kernel, or into them after it, each value once. Between two kernels nothing is."""
+        """Bytes converted around each kernel, by step, if all steps run in one session of ONNX Runtime. Each
+        value counts once; between two kernels nothing is converted."""
         by_kernel = [isinstance(step.by, ByKernel) and not step.by.layout for step in steps]
         made_by = {value: is_kernel for step, is_kernel in zip(steps, by_kernel, strict=True)
                    for node in step.nodes for value in self.nodes[node].makes}  # fmt: skip

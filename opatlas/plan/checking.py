@@ -1,7 +1,7 @@
-"""Whether a plan computes what its model does: each check a sentence. PURE.
+"""Checks that a plan computes what its model does; each failed check gives one sentence. PURE.
 
-A plan may come from anywhere, so nothing that it says is believed: every node that is needed runs once, after
-what it reads, and a kernel's operator is the canonical operator of its nodes, of one or of several.
+A plan may come from anywhere, so nothing in it is trusted: every needed node must run once, after what it
+reads. A kernel's operator must be the canonical operator of its nodes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check_plan(plan: ModelPlan, graph: ModelGraph, target: str, setting: str) ->
 
 
 def _check_inside(plan: ModelPlan) -> None:
-    """One session is one framework's, and runs its nodes in an order of its own."""
+    """One session is one framework's and chooses its own order of nodes."""
     if not plan.inside:
         if any(by.layout for by in plan.kernels):
             raise InvalidPlan("Only inside a framework kernels read and write blocks of channels.")
@@ -66,8 +66,9 @@ def _check_inside(plan: ModelPlan) -> None:
 
 
 def _check_streams(plan: ModelPlan) -> None:
-    """What sets its whole process's threads runs in one. Which steps wait for which is never said by a plan
-    but follows from what they read and write (:mod:`opatlas.streams.ordering`): none wait in a circle."""
+    """Frameworks that set the threads of the whole process must run in one stream. A plan does not say which
+    steps wait for which: that follows from what they read and write (:mod:`opatlas.streams.ordering`). No
+    steps may wait in a circle."""
     confined = {
         step.stream
         for step in plan.steps

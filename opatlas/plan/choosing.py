@@ -1,4 +1,4 @@
-"""What of a model runs by the catalogue's kernels: as far as it is faster in place, and nothing else."""
+"""Chooses what runs a model: frameworks and plans with kernels are timed in turns, and the fastest wins."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ from opatlas.plan.trying import DIFFERS_FROM_EXACT, LOADING_S, Build, DefaultRun
 
 log = logging.getLogger("opatlas")
 SHARES = (1.0, 0.5, 0.25)
-"""Of the kernels that promise to be faster, the most promising: so many are tried together."""
+"""Try plans with this share of the kernels that promise to be faster, the most promising first."""
 OTHERS = FRAMEWORKS[1:]
-"""Frameworks that a model is tried in beside the default."""
+"""Frameworks in which a model is tried beside the default."""
 COPIES = 3
-"""Of the weights, while a framework loads a model: as they are read, as it lays them out, and its own."""
+"""Copies of the weights while a framework loads a model: as read, as it lays them out, and its own."""
 COMPILED_S = 10.0
-"""For loading what a compiler made within that, at least."""
+"""The least time for loading what a compiler has made in time."""
 FIRST_RUN_S = 15.0
-"""For the default's first run over the example."""
+"""The time for the default's first run over the example."""
 Fewer = Callable[[int], Mapping[NodeAt, NodeChoice]]
-"""The kernels that are known for so many threads, fewer than the model's."""
+"""The known kernels for so many threads, fewer than the model's."""
 Exact = Callable[[], Sequence[np.ndarray] | None]
-"""The model's outputs in float64, None where nobody can tell them."""
+"""The model's outputs in float64; None if they cannot be computed."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What runs, and who was tried: the default framework first. ``refused``: frameworks that took no part,
-    and why; ``of_given``: which of the standings are the given plan's, in one stream or several;
-    ``inexact``: that it errs more than it may, and so does not run; ``default_differs``: the default gives
-    other values than are exact, which were asked for."""
+    """What runs, and all that were tried, the default first. ``refused``: frameworks that took no part, and
+    why; ``of_given``: the standings that are the given plan's, in one stream or several; ``inexact``: why the
+    given plan errs too much to run; ``default_differs``: exact values were asked for, and the default gives
+    others."""
 
     executor: Executor
     standings: tuple[TimedInTurns, ...]
@@ -104,19 +104,20 @@ def choose(
     wants_exact: bool = False,
     first_run_s: float = FIRST_RUN_S,
 ) -> Chosen:
-    """The fastest of the whole model in each framework and of plans with more or fewer of these kernels,
-    timed in turns for about so many ``seconds``.
+    """The fastest of: the whole model in each framework, and plans with more or fewer of these kernels. They
+    are timed in turns for about so many ``seconds``.
 
-    ``place``: target and setting, by their keys. ``frameworks``: those that are tried beside the default, as
-    far as they are installed. A ``given`` plan (checked) takes part in place of those that would be made
-    here. ``fused``: kernels of several nodes, of which those that save most take part beside the others.
-    ``fewer`` is asked only where streams, which share the threads, could pay. Who takes part gives the
-    default's outputs, and is chosen only where it is better as :func:`is_better` says, so that nobody ever
-    gets a wrong or a slower model; the given plan, only where it errs no more than it may beside what is
-    ``exact``, which is asked for where it would run. ``wants_exact``: who takes part gives what is exact,
-    also where the default does not; else products whose sums the default cuts off
-    (:mod:`opatlas.plan.saturating`) are left to it. Raises what the default raises over ``feed``, and
-    :class:`opatlas.plan.limits.TookTooLong` where its first run does not end within ``first_run_s``.
+    ``place``: keys of target and setting. ``frameworks``: tried beside the default if they are installed. A
+    ``given`` plan (checked) takes part instead of plans made here. ``fused``: kernels of several nodes; those
+    that save most take part as well. ``fewer`` is called only if streams, which share the threads, could pay.
+
+    Every candidate must give the default's outputs, and wins only if :func:`is_better` says so: nobody gets a
+    wrong or a slower model. The given plan must also err no more than allowed against ``exact``.
+    ``wants_exact``: candidates must give exact values, even if the default does not; otherwise products whose
+    sums the default cuts off (:mod:`opatlas.plan.saturating`) stay with the default.
+
+    Raises what the default raises over ``feed``, and :class:`opatlas.plan.limits.TookTooLong` if its first
+    run does not end within ``first_run_s``.
     """
     contest = _Contest(graph, place, build, feed, examples, first_run_s, exact if wants_exact else None)
     if not graph.is_random:  # two runs of which may differ: nobody could tell a wrong plan
@@ -149,17 +150,17 @@ def choose(
 
 
 def is_better(ratios: Ratios, plan: ModelPlan) -> bool:
-    """Whether a plan shall run instead of the default, by its ratios to it. One of several parts: where the
-    whole interval is beyond what is called a difference. A framework that runs the whole model: where its
-    ratio is, and the interval leaves no room for being slower by as much. To stay would be slower than the
-    best framework more often than not."""
+    """Whether a plan shall run instead of the default. ``ratios``: how many times as fast it is. For a plan
+    of several parts the whole interval must be above 1 by the margin. For a whole model in another framework
+    the ratio must be, and the interval may reach below 1 by no more than the margin: staying would more often
+    be the slower choice."""
     if len(plan.steps) == 1 and isinstance(plan.steps[0].by, ByFramework):
         return ratios.ratio > 1 + MARGIN and ratios.low > 1 - MARGIN
     return ratios.low > 1 + MARGIN
 
 
 class _Contest:
-    """Who takes part: executors by what people read of them, each predicted, none timed yet."""
+    """The candidates: executors by label, each with a predicted time, none timed yet."""
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class _Contest:
         first_run_s: float,
         truth: Exact | None,
     ) -> None:
-        """``truth``: what is expected instead of the default's outputs, where anybody can tell it."""
+        """``truth``: the outputs to expect instead of the default's, if they can be computed."""
         self._graph, self._place, self._build, self._feed = graph, place, build, feed
         default = build(whole(graph, *place))
         found = DefaultRun.of(default, feed, first_run_s)
@@ -196,11 +197,11 @@ class _Contest:
 
     @property
     def default_differs(self) -> bool:
-        """From what is exact, which was asked for."""
+        """Whether the default differs from the exact values that were asked for."""
         return self._trial.expects_other
 
     def add_frameworks(self, frameworks: Sequence[str], threads: int, loading_s: float) -> None:
-        """The whole model in each that takes it, within so many seconds in all."""
+        """Add the whole model in each framework that accepts it, within so many seconds in all."""
         end = time.perf_counter() + loading_s
         for framework in frameworks:
             if framework == DEFAULT or not is_installed(framework):
@@ -231,11 +232,11 @@ class _Contest:
         threads: int,
         fewer: Fewer = lambda _: {},
     ) -> None:
-        """Plans of kernels that promise to be faster in place, the rest by the default; the same with those
-        of several nodes, where these promise more; the one that promises most with its rest by OpenVINO,
-        where that runs the whole model, and with its regions' threads used in other ways; and that one, or
-        the whole model, in several streams, where enough of it can overlap. The kernels inside one session of
-        ONNX Runtime take part beside all of these."""
+        """Add plans of kernels that promise to be faster in place, with the default for the rest. The same
+        with fused kernels where these promise more. Of the most promising plan also: the rest in OpenVINO if
+        that runs the whole model; other uses of threads in its regions; and several streams if enough of it,
+        or of the whole model, can overlap. Plans with kernels inside one session of ONNX Runtime take part
+        too."""
         choices = {at: one for at, one in choices.items() if self._trial.cut_off.allows(at)}
         fused = [one for one in fused if all(map(self._trial.cut_off.allows, one.fused))]
         streams = self._stream_counts(threads)
@@ -332,7 +333,7 @@ class _Contest:
         return self._add_paying(others | found, times, known, faster)
 
     def _may_be_in_blocks(self, nodes: Sequence[int], block: int) -> bool:
-        """A convolution with what may come after it, over channels that come out even."""
+        """A convolution, with what may follow it, whose channels fill whole blocks."""
         kind, *after = (self._graph.nodes[node].proto.op_type for node in nodes)
         if kind != "Conv" or after not in ([], ["Relu"], ["Add"], ["Add", "Relu"]):
             return False
@@ -346,8 +347,8 @@ class _Contest:
         known: Costs,
         paying: Callable[[Mapping[NodeAt, NodeChoice]], dict[NodeAt, NodeChoice]],
     ) -> ModelPlan | None:
-        """Inside ONNX Runtime, those of the kernels that pay with the times that a profile of all of them
-        shows where they stand. Gives the plan that takes part, if one does."""
+        """Add a plan in ONNX Runtime with the kernels that pay, by a profile of all of them in place. Returns
+        the plan that takes part, if one does."""
         if not kernels or not (plan := self._inside(kernels, times)).kernels:
             return None
         try:
@@ -379,7 +380,7 @@ class _Contest:
         return None
 
     def _profiled_inside(self, plan: ModelPlan) -> tuple[dict[int, float], set[ByKernel]]:
-        """Each node's time where it stands, whoever has it, and the kernels that ran."""
+        """The time of each node in place, whoever runs it, and the kernels that ran."""
         executor = within(LOADING_S, lambda: self._build(plan), Executor.close, "load")
         try:
             taken = within(LOADING_S, lambda: executor.node_times(self._feed), lambda _: executor.close())
@@ -390,8 +391,8 @@ class _Contest:
     def _in_place_us(
         self, nodes: Sequence[int], taken: Mapping[int, float], times: Mapping[NodeAt, float]
     ) -> float:
-        """What a kernel takes for its nodes by a profile (``taken``). Of what ONNX Runtime computes as a part
-        of a node beside it, also what that takes more without it than in ``times``, where it has it."""
+        """The time of a kernel for its nodes by a profile (``taken``). If ONNX Runtime would fuse them into a
+        neighbour, what that takes more than in ``times`` is added."""
         us = sum(taken.get(node, 0.0) for node in nodes)
         if any(times.get(node, 0.0) for node in nodes):
             return us
@@ -428,7 +429,8 @@ class _Contest:
             self.of_given.add(said_of(plan))
 
     def may_run(self, said: str, exact: Exact) -> bool:
-        """Whether it errs no more than it may, as far as anybody can tell; asked of the given plan alone."""
+        """Whether a plan errs no more than allowed, as far as that can be told; only the given plan is
+        checked."""
         executor = self.executors[said]
         if said in self.of_given and executor.plan.kernels and (outputs := exact()) is not None:
             self.inexact = why_inexact(executor.run(self._feed), self._trial.found.outputs, outputs)
@@ -438,7 +440,8 @@ class _Contest:
         return True
 
     def _without_doubt(self, choices: Mapping[NodeAt, NodeChoice]) -> dict[NodeAt, NodeChoice]:
-        """Without kernels for nodes in which NaN may get lost; of bodies nobody can say."""
+        """The kernels, without those for nodes in which NaN may get lost. Nothing is known of nodes in
+        bodies."""
         return {
             at: one
             for at, one in choices.items()
@@ -452,15 +455,15 @@ class _Contest:
     def _worth(
         self, kernels: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float], known: Costs
     ) -> dict[NodeAt, NodeChoice]:
-        """Those that pay for the cuts they make; all of them, where by what is measured none does: the
-        line-up knows better."""
+        """The kernels that pay for the cuts they make. If none does by the measured costs, all of them: the
+        line-up decides."""
         kept = worth_their_cuts(
             self._graph, kernels, lambda node: times.get(node, 0.0), known.borders, known.border_costs()
         )
         return kept or dict(kernels)
 
     def _profiled(self, threads: int) -> tuple[dict[NodeAt, float], Costs] | None:
-        """Each node's time where it stands, and what else costs; None where nobody can say."""
+        """The time of each node in place, and what else costs; None if that cannot be measured."""
         try:
             profiled = node_times(self._graph, self._feed, threads)
         except Exception as error:  # whatever a profile shows or hides: the whole model runs
@@ -496,8 +499,9 @@ class _Contest:
         times: Mapping[NodeAt, float],
         fewer: Fewer,
     ) -> ModelPlan:
-        """Each stream has so many ``threads``: nodes are placed by their times on as many, and run by the
-        kernels for as many; where none is known, by the promising ones for all threads."""
+        """The plan in streams with so many ``threads`` each. Nodes are placed by their times on as many
+        threads, and run by the kernels for as many; if none is known, by the promising ones for all
+        threads."""
         try:
             times = {**times, **node_times(self._graph, self._feed, threads)}
         except Exception as error:
@@ -510,7 +514,7 @@ class _Contest:
         return with_kernels(self._graph, kernels, *self._place, times, placed)
 
     def add(self, plan: ModelPlan) -> Executor | None:
-        """A plan that is not sound is told of, and takes no part; nor does one twice."""
+        """Add a plan. One that fails the checks is logged and left out; none takes part twice."""
         if (said := said_of(plan)) in self.executors:
             return None
         try:
@@ -521,12 +525,12 @@ class _Contest:
 
 
 def _is_even(kind: TensorType | None, block: int) -> bool:
-    """Whether a value can lie in blocks of so many channels."""
+    """Whether a value's channels fill whole blocks."""
     return kind is not None and len(kind.shape) == 4 and kind.shape[1] % block == 0
 
 
 def _foretold(executor: Executor, feed: Feed) -> float:
-    """Microseconds of a whole model's run, which from then on is what is predicted of it."""
+    """Time a run of a whole model in microseconds; this becomes the plan's prediction."""
     us = foretold_us(_run(executor, feed))
     [step] = executor.plan.steps
     executor.plan = replace(executor.plan, steps=(replace(step, predicted_us=us),))
@@ -534,15 +538,15 @@ def _foretold(executor: Executor, feed: Feed) -> float:
 
 
 def by_framework(plan: ModelPlan, framework: str) -> ModelPlan:
-    """The plan with all that is left to a framework left to this one."""
+    """The plan with everything that no kernel runs left to this framework."""
     by = ByFramework(framework)
     steps = (replace(one, by=by) if isinstance(one.by, ByFramework) else one for one in plan.steps)
     return replace(plan, steps=tuple(steps))
 
 
 def other_threading(plan: ModelPlan, known: Costs, threads: int) -> list[ModelPlan]:
-    """The plan with its regions' threads resting instead of sleeping, and with one thread for those that are
-    short; none where there is but one region of ONNX Runtime, or one thread."""
+    """The plan with other uses of threads: its regions' threads rest instead of sleep, and short regions have
+    one thread. None if there is only one region of ONNX Runtime, or one thread."""
     regions = {at for at, step in enumerate(plan.steps) if step.by == ByFramework(DEFAULT)}
     short = {at for at in regions if is_short(plan.steps[at], known, threads)}
     if len(regions) < 2 or threads == 1:
@@ -575,7 +579,7 @@ def _plans(
 def _promising(
     choices: Mapping[NodeAt, NodeChoice], times: Mapping[NodeAt, float]
 ) -> dict[NodeAt, NodeChoice]:
-    """Kernels that take less than the default framework takes for their node, the most promising first."""
+    """Kernels that are faster than the default for their node, the most promising first."""
     gains = {number: times.get(number, 0.0) - one.median_us for number, one in choices.items()}
     order = sorted((number for number, gain in gains.items() if gain > 0), key=lambda number: -gains[number])
     return {

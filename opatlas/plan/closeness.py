@@ -1,4 +1,4 @@
-"""Whether who shall run a model gives what its framework gives: one rule, whoever asks."""
+"""The rule by which a candidate's outputs equal the default's."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _QUANTISED = ("int8", "uint8")
 
 
 def is_close(found: Any, expected: Any) -> bool:
-    """Whether two results (arrays, lists of results, or anything else) are the same but for rounding: of
-    floats and complex numbers the square root of their precision, as a share of the largest; of whole
-    numbers of 8 bits one, since quantised models round there. Wider ones are counts and indices, of which
-    the next is another."""
+    """Whether two results (arrays, lists of results, or anything else) agree up to rounding. Floats and
+    complex numbers may differ by the square root of their precision, as a share of the largest value. Whole
+    numbers of 8 bits may differ by one, since quantised models round. Wider ones are counts and indices, and
+    must be equal."""
     if isinstance(expected, list):
         return len(found) == len(expected) and all(map(is_close, found, expected))
     if not isinstance(expected, np.ndarray):

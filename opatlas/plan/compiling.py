@@ -1,7 +1,7 @@
-"""Compilers within a time bound: a process of its own compiles first, and can be ended.
+"""Compiles a model in a child process that can be ended.
 
-A compiler cannot be interrupted in the process that waits for it. What the other process compiled lies in the
-user's cache folder, from which its region (:data:`opatlas.plan.regions.COMPILED`) then takes it in seconds.
+A compiler cannot be interrupted inside the process that waits for it. The child leaves what it compiled in
+the user's cache folder, and the region (:data:`opatlas.plan.regions.COMPILED`) then loads that in seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opatlas.plan.regions import LABELS, ModelPart, open_region
 
 
 def compile_ahead(framework: str, graph: ModelGraph, threads: int, seconds: float) -> None:
-    """Raises :class:`LoadError` where the framework cannot express the model, or takes longer."""
+    """Raises :class:`LoadError` if the framework cannot express the model or takes too long."""
     said = LABELS[framework]
     if serialisable(graph.model) is not graph.model:
         raise LoadError(f"{said} is given models as they are written in one piece, which is up to 2 GB")
@@ -54,7 +54,7 @@ def compile_ahead(framework: str, graph: ModelGraph, threads: int, seconds: floa
 
 
 def _of_known_sizes(graph: ModelGraph) -> onnx.ModelProto:
-    """The model with the sizes that its symbolic dimensions were given."""
+    """The model with the given sizes for its symbolic dimensions."""
     model = onnx.ModelProto()
     model.CopyFrom(graph.model)
     for value in model.graph.input:

@@ -1,5 +1,5 @@
-"""A plan's steps in several streams at once: what each reads and writes by address, so what orders them is
-what they touch, whatever the plan says."""
+"""Runs a plan's steps in several streams at once. The addresses that steps read and write decide their order,
+whatever the plan says."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from opatlas.streams.timeline import Timeline, TimelineBox, TimelineWait, bounde
 
 LEAST_TIMEOUT_S = 10.0
 PATIENCE = 50.0
-"""A run in streams is given up after so many times what its steps took one after the other."""
+"""A run in streams is given up after so many times the duration of its steps one after the other."""
 
 
 class InStreams:
-    """A settled program, run in the streams that its plan names. The first run is one step after the other:
-    what fails or kills does so alone, and how long a run may take is known from then on.
+    """A settled program, run in the streams that its plan names.
 
-    Raises :class:`InvalidPlan` for a program whose streams are not ordered as they must be.
+    The first run executes one step after the other. So a step that fails or crashes does so alone, and later
+    runs have a time limit. Raises :class:`InvalidPlan` if the streams of the program are not ordered.
     """
 
     def __init__(self, program: GraphProgram, device: StreamDevice) -> None:
@@ -39,9 +39,9 @@ class InStreams:
         self._timeout_s = 0.0
 
     def run(self, marks: Marks | None = None) -> None:
-        """All steps. Raises :class:`opatlas.streams.device.StreamsFailed` where a stream does; inputs are as
-        they were then, but on a device that is lost nothing of the program is anybody's any more. ``marks``:
-        filled for :meth:`timeline`, but by the first run, which has no streams yet."""
+        """Run all steps. Raises :class:`opatlas.streams.device.StreamsFailed` if a stream fails: the inputs
+        are unchanged then, but if the device is lost, nothing of the program may be used again. ``marks``:
+        filled for :meth:`timeline`, except by the first run, which has no streams."""
         if not self._timeout_s:
             start = time.perf_counter()
             self.program.run()
@@ -50,7 +50,7 @@ class InStreams:
             run_program(self.device, self._ordered, self.program.calls[0], self._timeout_s, marks)
 
     def timeline(self, marks: Marks) -> Timeline:
-        """Of a run that has ended: its streams as rows, and what each waited for."""
+        """A finished run: its streams as rows, and what each waited for."""
         streams = sorted(self._ordered.by_stream)
         boxes, waits = [], []
         for command, begin, end in marks:
@@ -65,7 +65,7 @@ class InStreams:
 
 
 def cpu_device(program: GraphProgram, threads: int) -> CpuDevice:
-    """With a thread pool of so many threads for each stream's kernels, if there are kernels."""
+    """A device whose streams have thread pools of so many threads, if there are kernels."""
     if not program.artifacts:
         return CpuDevice()
     return CpuDevice(lambda stream: enter_pool(stream + 1, threads))
@@ -90,12 +90,12 @@ def stream_tasks(program: GraphProgram) -> list[StreamTask]:
 
 
 def step_said(graph: ModelGraph, at: int, step: PlanStep) -> str:
-    """What people call a step: its place in the plan, and its first node's type."""
+    """The label of a step: its place in the plan, and its first node's type."""
     return f"Step {at} ({graph.nodes[step.nodes[0]].proto.op_type})"
 
 
 def _extents(program: GraphProgram, numbers: Iterable[int]) -> Iterable[Extent]:
-    """Where values lie; one without a place of its own is a name. Constants are written by nobody."""
+    """The addresses of values. A value without a place is a name; constants are never written."""
     for number in numbers:
         if number in program.fixed:
             yield _extent(program.arrays[0][number])

@@ -1,12 +1,12 @@
-"""Kernels that do not pay for the cuts which they make in a model run in no plan. PURE.
+"""Drops kernels that do not pay for the cuts that they make in a model. PURE.
 
-Where a kernel stands between nodes that ONNX Runtime runs, values that it would hold in blocks of channels
-are brought out of them and into them again, and one more part of the model is handed over to it. A kernel
-alone may save less than that, where several one after the other save more. Steps run in an order, so which of
-them pay together is decided along it: at each place between two nodes a cut costs what all values that are
-alive there do. A value that goes by several parts without being read there counts at each of them, which is
-more than it costs; so what is found, also with cheaper cuts, is told as a plan with the ends that it has, and
-the best of these, all kernels and none of them is taken.
+A kernel between nodes of ONNX Runtime cuts the model. Values that ONNX Runtime would hold in blocks of
+channels are converted there, and one more region is called. A single kernel may save less than that where
+several in a row save more.
+
+So the kernels are chosen together, along the order of the steps: a cut costs what all values alive there
+cost. A value that passes several parts unread is counted at each, which is too much. So we also solve it with
+cheaper cuts, cost each result, all kernels and none with their real borders, and keep the cheapest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opatlas.plan.making import NodeChoice, PlannedGraph, needed_nodes, with_ker
 from opatlas.plan.plan import ByFramework, ByKernel
 
 CHEAPER = (1.0, 0.5)
-"""What a value that is alive at a cut counts, of what bringing it over costs."""
+"""The share of its conversion that a value alive at a cut is charged."""
 
 
 def worth_their_cuts(
@@ -33,8 +33,8 @@ def worth_their_cuts(
     costs: BorderCosts,
     fixed: Collection[int] = (),
 ) -> dict[NodeAt, NodeChoice]:
-    """Those of the kernels with which the whole takes least, in their order. ``left_us``: what ONNX Runtime
-    takes for a node in place; ``fixed``: kernels that stay, as those in bodies do."""
+    """The kernels with which the whole model takes least, in their order. ``left_us``: the time of a node in
+    ONNX Runtime, in place; ``fixed``: kernels that always stay, such as those in bodies."""
     stays = {at for at in chosen if isinstance(at, tuple) or at in fixed}
     if len(stays) == len(chosen):
         return dict(chosen)
@@ -45,7 +45,7 @@ def worth_their_cuts(
 
 
 class _StepOrder:
-    """Nodes in the order in which they run, a fused kernel at the place of its last."""
+    """The nodes in the order in which they run; a fused kernel stands at the place of its last node."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class _StepOrder:
         self._alive = _alive(graph, order, chosen, borders)
 
     def us(self, way: Collection[NodeAt]) -> float:
-        """What one run takes with these kernels alone, but for what is in the bodies of branches and loops
-        that run by themselves."""
+        """The time of one run with these kernels alone, without the bodies of branches and loops that a plan
+        runs."""
 
         def each() -> Iterator[float]:
             chosen = {at: self._chosen[at] for at in way}
@@ -87,8 +87,8 @@ class _StepOrder:
         return math.fsum(each())
 
     def kept(self, share: float) -> frozenset[NodeAt]:
-        """Kernels with which the whole takes least along the line, where a value that is alive at a cut
-        counts such a share of what it costs."""
+        """The kernels with which the whole order takes least, if a value alive at a cut is charged this share
+        of its conversion."""
         # Where the node that comes next is left, or runs by its kernel: the gain so far, and the kernels.
         left: _Way = (-self._costs.handoff_us, None)
         kernel: _Way = (0.0, None)
@@ -114,7 +114,7 @@ class _StepOrder:
 
 
 _Chosen = tuple[int, "_Chosen"] | None
-"""A kernel that was taken, and those before it."""
+"""A chosen kernel, linked to those before it."""
 _Way = tuple[float, _Chosen]
 _NEVER: _Way = (-math.inf, None)
 
@@ -126,7 +126,7 @@ def _gain(way: _Way) -> float:
 def _alive(
     graph: PlannedGraph, order: list[int], chosen: Mapping[NodeAt, NodeChoice], borders: Borders
 ) -> list[int]:
-    """Bytes in blocks that are made before each node of the line and read by it or later."""
+    """Bytes in blocks that are alive before each node: made earlier, and read there or later."""
     place = {node: at for at, node in enumerate(order)}
     place |= {
         node: place[one.fused[-1]] for one in chosen.values() for node in one.fused if one.fused[-1] in place

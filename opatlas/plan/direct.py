@@ -1,7 +1,7 @@
-"""A whole model in one framework, run with as little as can be between the caller and it.
+"""Runs a whole model in one framework with the least overhead between caller and framework.
 
-A model may take 0.1 ms, of which 2 % are two microseconds. What a run does not take, or fails over, is None,
-and the executor's own way then says why in one sentence, and what runs from then on.
+A model may take 0.1 ms, so two microseconds are 2 %. A run that is not accepted or fails returns None. The
+executor then takes its slower way, which raises or switches to ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Expected = Sequence[tuple[str, np.dtype, tuple[int, ...]]]
 
 
 def expected_of(graph: ModelGraph, names: Sequence[str]) -> Expected:
-    """Of those that are arrays of a known shape."""
+    """What is expected of those that are arrays of a known shape."""
     kinds = [(name, graph.walk.types.get(name)) for name in names]
     return [(name, dtype_of(kind), kind.shape) for name, kind in kinds if kind and has_array(kind)]
 
 
 def expected_inputs(graph: ModelGraph) -> Expected | None:
-    """Of a model's inputs; None where one is no array of a known shape."""
+    """What is expected of a model's inputs; None if one is no array of a known shape."""
     known = expected_of(graph, graph.input_names)
     return known if len(known) == len(graph.input_names) else None
 
 
 def fits(arrays: Mapping[str, Any], expected: Expected) -> bool:
-    """Whether these are the arrays that are expected, as they are. ONNX Runtime looks itself, but not at the
-    order of bytes: it would read the numbers of another machine as its own."""
+    """Whether the arrays are exactly as expected. ONNX Runtime checks too, but not the byte order: it would
+    misread numbers in the other one."""
     return len(arrays) == len(expected) and _are(arrays, expected)
 
 
@@ -51,23 +51,23 @@ def _are(arrays: Mapping[str, Any], expected: Expected) -> bool:
 
 
 class Direct(Protocol):
-    """Runs of a whole model over inputs that are as expected."""
+    """Runs a whole model over inputs that are as expected."""
 
     def run(self, outputs: Sequence[str] | None, inputs: Mapping[str, Any]) -> list[Any] | None:
-        """The outputs of these names (all, where there are none), or None."""
+        """The outputs of these names (all, if none are named), or None."""
 
     def bind(
         self, inputs: Mapping[str, Any], outputs: Mapping[str, np.ndarray | None]
     ) -> Callable[[], None] | None:
-        """A run over memory that stays, where all of it does; else None."""
+        """A run over fixed memory, if inputs and outputs all have some; else None."""
 
 
 def direct_runs(
     graph: ModelGraph, region: Region, alone: AbstractContextManager[None], guard: InputGuard | None = None
 ) -> Direct | None:
-    """Of a region that is the whole model. ``alone``: entered around each run in a framework that runs one at
-    a time; ``guard``: which runs over some inputs are not for it; None of ONNX Runtime with the model as it
-    was given. None where another framework is given what is no array of a known shape."""
+    """The direct runs of a region that is the whole model. ``alone``: entered around each run of a framework
+    that runs one call at a time. ``guard``: tells which inputs go to ONNX Runtime; None if ONNX Runtime runs
+    the model as it was given. Returns None if another framework's inputs are no arrays of a known shape."""
     if isinstance(region, OnnxRuntimeRegion):
         return DirectRuns(region, graph, guard)
     if (expected := expected_inputs(graph)) is None:
@@ -77,9 +77,9 @@ def direct_runs(
 
 
 class DirectRuns:
-    """In ONNX Runtime, which runs any number of calls at once, so that nobody waits for anybody, and looks at
-    its inputs itself: of those that are no arrays of a known shape (sequences, text) nothing is asked
-    here. What a ``guard`` leaves to the model as it was given does not run here."""
+    """Runs in ONNX Runtime, which takes any number of calls at once and checks its inputs itself. So inputs
+    that are no arrays of a known shape (sequences, text) are not checked here. Inputs for which a ``guard``
+    wants the model as it was given do not run here."""
 
     def __init__(self, region: OnnxRuntimeRegion, graph: ModelGraph, guard: InputGuard | None = None) -> None:
         self._guard = guard
@@ -112,9 +112,9 @@ class DirectRuns:
 
 
 class InsideRuns:
-    """In ONNX Runtime with kernels inside, as any number of calls at once; a kernel runs for one of them at a
-    time. Nothing runs here until the kernels have run well once, nor while one has failed or was revoked: the
-    slower way then lets go of it."""
+    """Runs in ONNX Runtime with kernels inside, any number at once; each kernel runs for one call at a time.
+    Nothing runs here before the kernels have run well once, or after one failed or was revoked: the slower
+    way then replaces it."""
 
     def __init__(
         self,
@@ -160,9 +160,9 @@ class InsideRuns:
 
 
 class DirectTurns:
-    """In a framework that runs one call at a time: whoever calls meanwhile waits. Outputs are in the order of
-    ``outputs``; ``known``: those that are arrays of a known shape. What ``guard`` leaves to ONNX Runtime does
-    not run here."""
+    """Runs in a framework that takes one call at a time; other callers wait. ``outputs``: their order;
+    ``known``: those that are arrays of a known shape. Inputs that ``guard`` sends to ONNX Runtime do not run
+    here."""
 
     def __init__(
         self,

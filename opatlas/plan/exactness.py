@@ -1,4 +1,4 @@
-"""What a model gives in float64, by PyTorch: what errors are told by, and how inexact a plan may be."""
+"""A model's outputs in float64, by PyTorch: the measure of errors, and how inexact a plan may be."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from opatlas.plan.limits import within
 from opatlas.plan.regions import ModelPart, is_installed, open_region
 
 MOST_ERROR = 2.0
-"""A plan of the service errs at most so many times as much as ONNX Runtime does."""
+"""A plan of the service may err at most so many times as much as ONNX Runtime."""
 ROUNDING = 2.0**-23
-"""Of the largest value: so exact is always exact enough."""
+"""As a share of the largest value: errors up to this are always allowed."""
 _COPIES = 6
-"""Of the weights in float32 that making them wide, and loading them, takes."""
+"""Copies of the float32 weights that converting and loading them takes."""
 
 
 def in_float64_if_possible(
     graph: ModelGraph, feed: Mapping[str, np.ndarray], threads: int
 ) -> list[np.ndarray] | None:
-    """As :func:`in_float64`; None where PyTorch is not installed, cannot express the model, or has too little
-    memory for it."""
+    """Like :func:`in_float64`; None if PyTorch is missing, cannot express the model or has too little
+    memory."""
     if not is_installed("pytorch") or lacking(_COPIES * weight_bytes(graph.model)):
         return None
     try:
@@ -39,8 +39,8 @@ def in_float64_if_possible(
 
 
 def by_onnx(graph: ModelGraph, feed: Mapping[str, np.ndarray], seconds: float) -> list[np.ndarray] | None:
-    """The model's outputs by ONNX's own evaluator, whose whole numbers are exact and floats as wide as the
-    model has them; None where it lacks a node or takes longer."""
+    """The model's outputs by ONNX's own evaluator: exact for whole numbers, floats in the model's precision.
+    None if it lacks a node or takes too long."""
     try:
         return within(seconds, lambda: list(ReferenceEvaluator(graph.model).run(None, dict(feed))))
     except Exception:  # whatever the evaluator raises over a node that it lacks
@@ -50,7 +50,7 @@ def by_onnx(graph: ModelGraph, feed: Mapping[str, np.ndarray], seconds: float) -
 def why_inexact(
     found: Sequence[np.ndarray], default: Sequence[np.ndarray], exact: Sequence[np.ndarray]
 ) -> str:
-    """That a plan errs more than it may beside the default, in words; nothing where it does not."""
+    """Why a plan errs more than allowed, compared with the default; empty if it does not."""
     mine, theirs = error_of(found, exact), error_of(default, exact)
     if mine <= max(MOST_ERROR * theirs, ROUNDING):
         return ""
@@ -59,15 +59,15 @@ def why_inexact(
 
 
 def in_float64(graph: ModelGraph, feed: Mapping[str, np.ndarray], threads: int = 1) -> list[np.ndarray]:
-    """The model's outputs over ``feed``, its weights and every step in float64. Raises
-    :class:`opatlas.errors.LoadError` where PyTorch does not express the model (a Loop, say)."""
+    """The model's outputs over ``feed``, with weights and all steps in float64. Raises
+    :class:`opatlas.errors.LoadError` if PyTorch cannot express the model (a Loop, say)."""
     wide = ModelGraph(_widened(graph.model).SerializeToString())
     arrays = [_wide(feed[name]) for name in wide.input_names]
     return open_region("pytorch", ModelPart.whole(wide), threads).run(arrays)
 
 
 def error_of(found: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> float:
-    """The largest difference, as a share of the largest value; endless where shapes differ or it is none."""
+    """The largest difference as a share of the largest value; infinite if shapes differ or it is NaN."""
     return max(_error(one, other) for one, other in zip(found, exact, strict=True))
 
 
@@ -83,7 +83,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def _widened(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Every float32 of the graph as float64: weights, constants in nodes, what goes in and out, casts."""
+    """The graph with every float32 as float64: weights, constants in nodes, inputs and outputs, casts."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     for tensor in made.graph.initializer:

@@ -1,5 +1,5 @@
-"""Runs a plan: buffers shared by lifetime, outputs written into the next step's inputs, constants prepared
-once, and a part that fails replaced by the default."""
+"""Runs a plan. Buffers are shared by lifetime, outputs are written into the next step's inputs, constants are
+prepared once, and a part that fails is replaced by the default."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ INSIDE = "onnxruntime with kernels inside"
 
 
 class ModelFailed(OpatlasError):
-    """A model that could not be run, by the default either; says which node and why."""
+    """A model that fails in the default too; says at which node and why."""
 
 
 class UnexpectedInputs(CallerError):
-    """Inputs of another name, shape or type than the plan was made for."""
+    """Inputs of another name, shape or type than planned for."""
 
 
 @dataclass(frozen=True)
 class ModelAsGiven:
-    """The model as a caller gave it, of which an executor may run another form: its graph, and what has it
-    loaded in ONNX Runtime. Raises :class:`opatlas.errors.LoadError`."""
+    """The caller's model, if the executor runs another form of it: its graph, and a function that loads it in
+    ONNX Runtime, which raises :class:`opatlas.errors.LoadError`."""
 
     graph: ModelGraph
     open: Callable[[], Region]
@@ -58,15 +58,16 @@ class ModelAsGiven:
 
 @dataclass(frozen=True)
 class StepTime:
-    """What one step took in a profiled run, in microseconds."""
+    """The time of one step in a profiled run, in microseconds."""
 
     step: PlanStep
     us: float
 
 
 class RunAlone:
-    """One run at a time: other threads wait; one within another, from what a run calls, would overwrite its
-    values. Entered around each run; a class, since a generator would take a run's time several times."""
+    """Allows one run at a time. Other threads wait; a run that starts another would overwrite its values.
+    Entered around each run; it is a class since a generator would take several times as long as a short
+    run."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -90,20 +91,20 @@ class RunAlone:
 
 
 class Executor:
-    """A model that runs by a plan: ``executor.run({"x": array})``.
+    """A model that runs by a plan: ``executor.run({"x": array})``. Check the plan before
+    (:func:`opatlas.plan.checking.check_plan`).
 
-    The plan must have been checked (:func:`opatlas.plan.checking.check_plan`). ``load`` loads what a kernel's
-    step names; ``failed(step, error)`` is told of a step that went over to the default, which is ONNX
-    Runtime; ``revoked()`` gives the artifacts that must not run any more, asked before each run. Where a part
-    fails though no kernel is to blame (shapes that ONNX infers are not always those that are made), the whole
-    model runs in ONNX Runtime from then on. Each run is one at a time; what is given back is the caller's
-    own. A run over inputs that only ONNX Runtime is held to (:mod:`opatlas.plan.guard`) is its own, by what
-    is opened for the first such run; of the ``given`` model, where ``graph`` is another form of it.
+    ``load`` loads the kernel that a step names. ``failed(step, error)`` is called for a step that went over
+    to the default, ONNX Runtime. ``revoked()`` gives artifacts that must not run any more; it is called
+    before each run. If a part fails and no kernel is to blame (shapes that ONNX infers may be wrong), ONNX
+    Runtime runs the whole model from then on. There is one run at a time, and outputs belong to the caller.
+    ONNX Runtime executes runs over unusual inputs (:mod:`opatlas.plan.guard`) with a session opened for the
+    first of them: of the ``given`` model if ``graph`` is another form of it.
 
-    A plan of several streams runs in them at once, on ``device`` (a thread for each, unless given), each with
-    its share of the threads. Where a stream fails, the steps run one after the other, in that run and from
-    then on (``in_one_stream`` says why); where one never ends, the whole model runs in ONNX Runtime.
-    ``exact``: ONNX Runtime computes 8-bit products exactly, as far as it can.
+    The streams of a plan run at the same time, on ``device`` (default: a thread each), and share the threads.
+    If a stream fails, steps run one after the other from that run on (``in_one_stream`` says why); if one
+    hangs, ONNX Runtime runs the whole model. ``exact``: ONNX Runtime computes 8-bit products exactly, as far
+    as it can.
     """
 
     def __init__(
@@ -162,29 +163,29 @@ class Executor:
 
     @property
     def calls(self) -> list[Callable[[], None]]:
-        """The steps' calls, in order; none where a framework runs the whole model."""
+        """The steps' calls in order; none if a framework runs the whole model."""
         return self._program.calls[0] if self._program is not None else []
 
     @property
     def artifacts(self) -> frozenset[str]:
-        """What runs by kernels, and has not gone over to the default."""
+        """Artifacts of the kernels that still run."""
         if (inside := self._inside) is not None:
             return inside.artifacts
         return self._program.artifacts if self._program is not None else frozenset()
 
     @property
     def kernels(self) -> list[ByKernel]:
-        """What runs by kernels inside a framework, and has not given way."""
+        """The kernels that still run inside a framework."""
         return inside.kernels if (inside := self._inside) is not None else []
 
     @property
     def _inside(self) -> InsideModel | None:
-        """The whole model with kernels inside, where that is what runs it."""
+        """The whole model with kernels inside, if that is what runs."""
         return self._whole if isinstance(self._whole, InsideModel) else None
 
     @property
     def body_runs(self) -> dict[NodePath, int]:
-        """How often each node in a body that the plan runs by itself has run, by where it is."""
+        """How often each node in a body that the plan runs has run, by where it is."""
         return self._program.body_runs() if self._program is not None else {}
 
     # ---- running ------------------------------------------------------------------------------------
@@ -197,14 +198,12 @@ class Executor:
         marks: Marks | None = None,
         limit_s: float = math.inf,
     ) -> list[np.ndarray]:
-        """The model's outputs, in its order. Raises :class:`UnexpectedInputs` for inputs of another name,
-        shape or type, :class:`ModelFailed` where the default fails as well.
-
-        ``share``: of engines that other models have as well; it runs there, its steps one by one in turns
-        with theirs, and raises :class:`opatlas.plan.engines.DeadlinePassed` where it cannot end within
-        ``deadline_s``. Where an engine never ends or none is left, it runs as without. ``marks``: filled
-        where it runs in streams (:meth:`timeline`). ``limit_s``: where ONNX Runtime has the whole model from
-        the start, it is ended after so many seconds, with :class:`opatlas.plan.limits.TookTooLong`."""
+        """The model's outputs in its order. Raises :class:`UnexpectedInputs` for inputs of another name,
+        shape or type, and :class:`ModelFailed` if the default fails as well. ``share``: runs on these shared
+        engines, step by step in turns with other models; raises :class:`opatlas.plan.engines.DeadlinePassed`
+        if it cannot end within ``deadline_s``. If an engine hangs or none is left, it runs without them.
+        ``marks``: filled by runs in streams (:meth:`timeline`). ``limit_s``: ends ONNX Runtime with
+        :class:`opatlas.plan.limits.TookTooLong`, if it has the whole model from the start."""
         on = None if share is None else OnEngines(share, deadline_s)
         with self._alone:
             if (arrays := self._as_expected(inputs)) is None:
@@ -230,11 +229,11 @@ class Executor:
                 return self._run_whole(self._whole, arrays)
 
     def hands_over(self, inputs: Mapping[str, np.ndarray]) -> bool:
-        """Whether a run over these is left to ONNX Runtime, whatever the plan says."""
+        """Whether ONNX Runtime must execute a run over these inputs, whatever the plan says."""
         return self._guard is not None and self._guard.needs_default(inputs)
 
     def is_own(self, inputs: Mapping[str, np.ndarray]) -> bool:
-        """Whether the plan runs these: they fit, and nothing of them is left to ONNX Runtime."""
+        """Whether the plan runs these inputs: they fit, and the guard lets them through."""
         try:
             arrays = self._as_expected(inputs)
             return not self._is_guarded(self._given(inputs) if arrays is None else arrays)
@@ -259,7 +258,7 @@ class Executor:
     def _ran(
         self, program: GraphProgram, arrays: Sequence[Any], on: OnEngines | None, marks: Marks | None
     ) -> GraphProgram | None:
-        """The program that has run all steps over these inputs; None where the whole model has to."""
+        """The program that has run all steps over these inputs; None if the whole model must run."""
         self._take(program, arrays)
         if on is not None:
             return self._ran_on(on, program, arrays)
@@ -301,8 +300,8 @@ class Executor:
         return program
 
     def _let_hang(self, why: str = "A stream of the plan never ended") -> None:
-        """A thread that never ended may go on, and write: nothing of the program is used any more, and no
-        kernel of it closed."""
+        """A thread that hangs may still write: the program is not used again, and its kernels are not
+        closed."""
         self._streams = self._program = self._engine_steps = None
         self._parts = replace(self._parts, kernels=[])
         self.fallen_back = why
@@ -310,7 +309,7 @@ class Executor:
         self._leave_to(self._whole_model(self.graph.input_names))
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[StepTime]:
-        """One run, each step timed; inside a framework, some runs by its own profile."""
+        """One run with the time of each step; inside a framework, some runs with its own profiler."""
         with self._alone:
             arrays = self._given(inputs)
             self._drop_revoked()
@@ -334,15 +333,15 @@ class Executor:
             return times
 
     def node_times(self, inputs: Mapping[str, np.ndarray]) -> dict[int, float]:
-        """Microseconds of each node inside a framework, by its own profile of some runs; of several nodes by
-        one kernel the last has all."""
+        """Microseconds of each node inside a framework, from its own profile of some runs. If one kernel
+        computes several nodes, the last has all of its time."""
         if (inside := self._inside) is None:
             raise LoadError("only inside a framework its profile shows nodes")
         feed = dict(zip(self.graph.input_names, self._given(inputs), strict=True))
         return median_times(self.graph, inside.profile(feed))
 
     def timeline(self, inputs: Mapping[str, np.ndarray]) -> Timeline:
-        """One run as it was: its streams as rows, or its steps one after the other."""
+        """One run: its streams as rows, or its steps one after the other."""
         if self._streams is not None:
             self.run(inputs)  # the first is one step after the other
             marks: Marks = []
@@ -361,7 +360,7 @@ class Executor:
         return bounded(["one step after the other"], boxes)
 
     def close(self) -> None:
-        """Let go of kernels and buffers; it cannot be run any more."""
+        """Release kernels and buffers; it cannot run any more."""
         with self._alone.lock:
             if self._streams is not None:
                 self._streams.device.close()
@@ -397,7 +396,8 @@ class Executor:
                     self._leave_to(self._whole_model(self.graph.input_names))
 
     def _prefer_whole(self, arrays: Sequence[np.ndarray], error: Exception) -> None:
-        """No kernel is to blame: if the whole model runs, it does so from now on; else the inputs are."""
+        """No kernel is to blame. If the whole model runs, it does so from now on; otherwise the inputs are to
+        blame."""
         whole = self._given_model()
         self._run_whole(whole, arrays)
         log.warning("%s. The whole model runs in ONNX Runtime.", error)
@@ -405,7 +405,7 @@ class Executor:
         self._program, self.fallen_back = None, str(error)
 
     def leave(self, whole: OnnxRuntimeRegion, reason: str) -> None:
-        """The whole model, as it was given, runs there from now on. Runs that are under way end first."""
+        """From now on that session runs the whole model as it was given. Current runs end first."""
         with self._alone.lock:
             if self._streams is not None:
                 self._streams.device.close()
@@ -422,12 +422,12 @@ class Executor:
     # ---- inputs and outputs -------------------------------------------------------------------------
 
     def _overridden(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether a constant that is an input too is given, as ONNX allows."""
+        """Whether the inputs set a constant that is an input too, as ONNX allows."""
         extra = set(inputs) - set(self.graph.input_names)
         return bool(extra) and extra <= {value.name for value in self.graph.unlaid.model.graph.input}
 
     def _as_expected(self, inputs: Mapping[str, Any]) -> list[Any] | None:
-        """Arrays that fit as they are; of anything else None. Written for speed: a model may take 0.1 ms."""
+        """Arrays that fit as they are, otherwise None. Written for speed: a model may take 0.1 ms."""
         expected = self._expected
         if expected is None or not fits(inputs, expected):
             return None
@@ -462,7 +462,7 @@ class Executor:
                 program.arrays[0][number] = array
 
     def _leave_to(self, whole: Region, framework: str = DEFAULT, *, is_given: bool = False) -> None:
-        """The whole model runs there from now on; ``is_given``: as the caller gave it."""
+        """From now on that region runs the whole model; ``is_given``: in the form that the caller gave."""
         before = self._inside
         self._whole, self._whole_by = whole, framework
         if before is not None:
@@ -476,7 +476,7 @@ class Executor:
             self.direct = direct_runs(self.graph, whole, self._alone, self._guard)
 
     def _whole_model(self, inputs: Sequence[str]) -> Region:
-        """In the default framework, in the form that is planned."""
+        """The planned form in the default framework."""
         part = ModelPart.whole(self.graph.unlaid, inputs)
         return open_region(DEFAULT, part, self._threads, alone=True, exact=self._exact)
 

@@ -1,4 +1,4 @@
-"""Fused operators among the kernels that a plan is made of, by what ONNX Runtime takes in place. PURE."""
+"""Adds fused kernels to those of a plan, by what ONNX Runtime takes in place. PURE."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from opatlas.plan.plan import IN_PLACE, Alternative
 def with_fusions(
     promising: Mapping[NodeAt, NodeChoice], fused: Sequence[NodeChoice], times: Mapping[NodeAt, float]
 ) -> dict[NodeAt, NodeChoice]:
-    """Kernels that promise to take less, the most promising first, with the fused ones that save most
-    together; the same kernels where none does. ``times``: what ONNX Runtime takes for each node in place;
-    what it fused into another takes none there."""
+    """The kernels that promise to take less, the most promising first, with the fused ones that save most
+    together; without them if none saves. ``times``: ONNX Runtime's time for each node in place; a node that
+    it fused into another takes none."""
     nodes = {node for one in fused for node in one.fused}
     in_place = {node: times.get(node, 0.0) for node in nodes}
     parts_us = {node: promising[node].median_us if node in promising else in_place[node] for node in nodes}

@@ -1,9 +1,8 @@
-"""Which runs go to ONNX Runtime though something else runs the model: those over inputs that others are not
-held to.
+"""Sends runs over unusual inputs to ONNX Runtime, whatever else runs the model.
 
-Frameworks and kernels differ in what they make of NaN, of infinities and of whole numbers beyond 32 bits, and
-ONNX Runtime says of an index beyond its axis, or a division by zero, what others pass over. A look at the
-inputs is cheap beside a run: microseconds for an image.
+Frameworks and kernels treat NaN, infinities and whole numbers beyond 32 bits differently, and do not report
+an index beyond its axis or a division by zero as ONNX Runtime does. Looking at the inputs takes microseconds
+for an image, which is little beside a run.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from opatlas.plan.semantics.intervals import LIMITS
 from opatlas.plan.semantics.ranges import guarded
 
 LARGEST = 1e15
-"""Finite floats beyond it, up or down, go to ONNX Runtime too: their products may be none in float32."""
+"""Larger finite floats go to ONNX Runtime too: their products may overflow float32."""
 _SMALLER_FLOATS = {"float16": (np.uint16, 0x7C00), "bfloat16": (np.uint16, 0x7F80)}
-"""As whole numbers, and the bits of the exponent, all of which are set in NaN and infinities."""
+"""The same bits as whole numbers, and the exponent's bits, which are all set in NaN and infinities."""
 
 Look = Callable[[np.ndarray], bool]
-"""Whether an array has something that only ONNX Runtime is held to."""
+"""Whether an array has values that only ONNX Runtime may compute with."""
 
 
 class InputGuard:
-    """Of one model."""
+    """The guard of one model."""
 
     def __init__(self, graph: ModelGraph) -> None:
         uses = input_uses(graph)
@@ -38,7 +37,7 @@ class InputGuard:
         self._looks = [(name, look) for name, look in looks if look is not None]
 
     def needs_default(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether this run is ONNX Runtime's. Inputs that are no arrays are passed over."""
+        """Whether ONNX Runtime must execute this run. Inputs that are no arrays are ignored."""
         for name, look in self._looks:
             array = inputs.get(name)
             if isinstance(array, np.ndarray) and look(array):
@@ -58,7 +57,7 @@ def _look(kind: TensorType | None, use: InputUse) -> Look | None:
 
 
 def _has_special(array: np.ndarray) -> bool:
-    """One pass: the sum of squares is no number, or endless, if an element is, or is too large."""
+    """One pass: the sum of squares is NaN, infinite or too large if an element is."""
     flat = array.reshape(-1)
     with np.errstate(all="ignore"):
         return not np.dot(flat, flat) < LARGEST**2
@@ -73,7 +72,7 @@ def _bits_look(as_whole: type, exponent: int) -> Look:
 
 
 def _bounds_look(kind: TensorType, use: InputUse, name: str) -> Look | None:
-    """Of whole numbers: beyond what a guarded run is given."""
+    """The look at whole numbers: none may exceed what a guarded run is given."""
     wanted, limits = guarded(kind, use), LIMITS[name]
     is_bounded = (wanted.low, wanted.high) != limits
     if not is_bounded and not use.never:

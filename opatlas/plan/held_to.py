@@ -1,4 +1,4 @@
-"""What ONNX Runtime gives over several examples: whoever shall run a model is held to all of them."""
+"""ONNX Runtime's outputs over several examples, with which every candidate must agree."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from opatlas.plan.limits import TookTooLong, within
 
 Feed = Mapping[str, np.ndarray]
 MOST_S = 20.0
-"""For running the default over them, all together."""
+"""The time for running the default over all of them."""
 
 
 class HeldTo:
-    """``default`` runs the model in ONNX Runtime. What it refuses of an example is tried with fewer changes
-    from ``base``, which it takes; what it refuses then, or does not end within ``limit_s``, is left out."""
+    """``default`` runs the model in ONNX Runtime. If it refuses an example, one with fewer changes from
+    ``base`` (which it accepts) is tried. Examples that it still refuses, or does not finish within
+    ``limit_s``, are left out."""
 
     def __init__(self, default: Executor, base: Feed, examples: Sequence[Feed], limit_s: float) -> None:
         self._default, self._base, self._examples, self._limit_s = default, base, examples, limit_s
@@ -30,9 +31,9 @@ class HeldTo:
         self._left_s = MOST_S
 
     def why_wrong(self, executor: Executor, limit_s: float) -> str:
-        """Over which example it gives other values, as the end of a sentence; empty where over none. Runs
-        that it hands over to ONNX Runtime are right. Raises :class:`opatlas.plan.limits.TookTooLong` where a
-        run does not end within ``limit_s``; the executor is closed once it does."""
+        """Over which example a candidate gives other values, as the end of a sentence; empty if over none.
+        Runs that it hands to ONNX Runtime are right. Raises :class:`opatlas.plan.limits.TookTooLong` if a run
+        does not end within ``limit_s``; the executor is closed when it ends."""
         for number, example in enumerate(self._examples):
             if executor.hands_over(example):
                 continue

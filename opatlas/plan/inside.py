@@ -1,5 +1,5 @@
-"""A plan whose steps run in one session of ONNX Runtime, its kernels as operators there: nothing is handed
-over between steps, and there is one set of threads."""
+"""Runs a plan in one session of ONNX Runtime, with its kernels as operators there. Nothing is handed over
+between steps, and there is one set of threads."""
 
 from __future__ import annotations
 
@@ -43,12 +43,9 @@ and as it keeps them."""
 
 
 class InsideModel:
-    """A region that is the whole model, by a plan that was checked. ``load`` and ``failed`` are as an
-    executor's.
-
-    A kernel that cannot be loaded, fails or is dropped gives way to ONNX Runtime's own node: the session is
-    made anew without it. Where something else fails, :class:`opatlas.load.kernel.KernelFailed` is raised.
-    """
+    """A region that is the whole model, by a plan that was checked. ``load`` and ``failed`` are those of an
+    executor. If a kernel cannot be loaded, fails or is dropped, the session is made again with ONNX Runtime's
+    own node in its place. Any other failure raises :class:`opatlas.load.kernel.KernelFailed`."""
 
     def __init__(
         self,
@@ -69,7 +66,7 @@ class InsideModel:
 
     @property
     def artifacts(self) -> frozenset[str]:
-        """What runs by kernels."""
+        """Artifacts of all kernels that run."""
         return frozenset(by.artifact for by in self.kernels)
 
     @property
@@ -82,15 +79,15 @@ class InsideModel:
         return [one for one in opened.order if one.at not in self._given_up] if opened is not None else []
 
     def settled(self) -> OnnxRuntimeRegion | None:
-        """The session, for who runs it himself, once its kernels have run well and as long as none has
-        failed since; another one once a kernel has given way."""
+        """The session, for callers that run it themselves: once its kernels have run well, while none has
+        failed. It is another one after a kernel was replaced."""
         opened = self._opened
         if opened is None or self._is_untried or opened.kernels.has_failed:
             return None
         return opened.region
 
     def has_changed(self, region: OnnxRuntimeRegion) -> bool:
-        """Whether what :meth:`settled` gave is no longer it."""
+        """Whether the session differs from what :meth:`settled` returned."""
         opened = self._opened
         return opened is None or opened.region is not region or opened.kernels.has_failed
 
@@ -131,8 +128,8 @@ class InsideModel:
             self._why_closed = str(error)
 
     def profile(self, inputs: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-        """What ONNX Runtime's profiler says of a few runs in a session of its own, without the first. A
-        kernel that fails there gives way, and it begins anew."""
+        """ONNX Runtime's profile of a few runs, without the first, in a separate session. If a kernel fails
+        there it is replaced, and profiling starts again."""
         given, before = [inputs[name] for name in self._graph.input_names], len(self._given_up)
         with tempfile.TemporaryDirectory() as folder:
             opened = self._open(str(Path(folder) / "profile"))
@@ -197,7 +194,7 @@ class InsideModel:
     # ---- making the session -------------------------------------------------------------------------
 
     def _open(self, profile: str = "") -> _Opened:
-        """With the kernels that have not given way; ``profile``: where a profiler writes."""
+        """Open a session with the remaining kernels; ``profile``: where a profiler writes."""
         if reason := lacking(COPIES * weight_bytes(self._graph.model)):
             raise LoadError(reason)
         while True:

@@ -1,5 +1,5 @@
-"""Time limits for what a session runs first. ONNX Runtime ends a run between two nodes when it is told to;
-whoever cannot be told is left, in a thread whose result nobody takes."""
+"""Time limits for a session's first runs. ONNX Runtime can be told to stop between two nodes. Anything else
+goes on in a thread whose result is dropped."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class TookTooLong(LoadError):
-    """What was ended, or left, when its time was over."""
+    """A call was ended, or left behind, at its time limit."""
 
 
 @contextmanager
 def ended_after(seconds: float) -> Iterator[ort.RunOptions]:
-    """Options of a run of ONNX Runtime's that ends with an error once so many seconds have passed; loops end
-    between two of their nodes, one node is never cut."""
+    """Options with which a run of ONNX Runtime fails after so many seconds. Loops stop between nodes; a node
+    is never cut."""
     options = ort.RunOptions()
     if seconds == math.inf:
         yield options
@@ -40,7 +40,7 @@ def ended_after(seconds: float) -> Iterator[ort.RunOptions]:
 def run_within(
     session: Any, outputs: Sequence[str] | None, feed: Mapping[str, Any], seconds: float
 ) -> list[Any]:
-    """What a session of ONNX Runtime's gives. Raises :class:`TookTooLong`, and what it raises itself."""
+    """Run a session of ONNX Runtime. Raises :class:`TookTooLong`, and what the session raises."""
     with ended_after(seconds) as options:
         try:
             made: list[Any] = session.run(outputs, dict(feed), options)
@@ -54,9 +54,9 @@ def run_within(
 def within(
     seconds: float, call: Callable[[], T], late: Callable[[T], object] = lambda made: None, does: str = "end"
 ) -> T:
-    """What ``call`` gives or raises. It runs in a thread of its own: where it has not ended after so many
-    seconds, :class:`TookTooLong` is raised, and the thread goes on; ``late`` is then given what it makes, to
-    let go of it. ``does``: what it did not do in time, in words."""
+    """Run ``call`` in a thread of its own, and return or raise what it does. After so many seconds
+    :class:`TookTooLong` is raised and the thread goes on; ``late`` then gets its result, to release it.
+    ``does``: what it did not do in time, for the message."""
     done, lock, is_left = threading.Event(), threading.Lock(), False
     made: list[T] = []
     failed: list[BaseException] = []

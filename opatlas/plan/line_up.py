@@ -1,7 +1,8 @@
-"""Who runs a model fastest here: contenders take turns, and each is compared with the first in its own round.
+"""Which candidate runs a model fastest here: all take turns, and each is compared with the first in the same
+round.
 
-What a kernel takes alone says little of what it takes in a model: caches, fusion and other threads differ. So
-nothing is chosen that was not timed in place.
+A kernel's time alone says little about its time in a model, where caches, fusion and threads differ. So only
+what was timed in place is chosen.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ LEAST_ROUNDS, MOST_ROUNDS = 6, 60
 """Six is the least from which an order statistic gives 95 %."""
 WARMING = 2
 SETTLING_S = 0.004
-"""Of a turn, not timed: caches are its own again, and its own threads are awake."""
+"""The untimed part of a turn: caches fill again, and the candidate's threads wake."""
 LONG_S = 5.0
-"""A run that long settles in itself."""
+"""A run of this length needs no settling."""
 TIMED_S = 0.001
-"""A turn takes as many runs as fill this: one of microseconds says little."""
+"""A turn takes as many runs as fill this time: a single short run says little."""
 MOST_IN_TURN = 1000
-"""Runs that settle a turn; of those that are timed there are fewer."""
+"""The most runs that settle a turn; fewer are timed."""
 HOPELESS_ROUNDS, HOPELESS = 3, 2.0
-"""After so many rounds, who took so many times as long as the fastest in each takes no further part."""
+"""A candidate that took so many times as long as the fastest in each of so many rounds drops out."""
 UNDECIDED = 1.2
-"""A ratio above this whose interval reaches below 1: the host was disturbed, and nothing of it is kept."""
+"""A ratio above this whose interval reaches below 1: the host was disturbed, and the result is not kept."""
 CACHE_BYTES = 1 << 26
-"""More than most processors' last cache holds of one core's."""
+"""More than one core's share of most processors' last-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedInTurns:
-    """One contender's time of a run, in microseconds, and how much faster it is than the first.
-    ``predicted_us``: what was said of it before, None where nothing was."""
+    """One candidate's time of a run in microseconds, and how many times as fast it is as the first.
+    ``predicted_us``: the prediction, None if there was none."""
 
     said: str
     median_us: float
@@ -52,9 +53,9 @@ class TimedInTurns:
 def line_up(
     contenders: Mapping[str, Callable[[], object]], seconds: float, *, most_in_turn: int = MOST_IN_TURN
 ) -> dict[str, TimedInTurns]:
-    """Time them in turns for about so many seconds, at least six rounds, each turn after the threads of those
-    before have gone to sleep. A turn has at most ``most_in_turn`` runs, and those that are timed. The first
-    is what the others are compared with; one that fails is left out, unless it is the first."""
+    """Time the candidates in turns for about so many seconds, at least six rounds. Each turn begins when the
+    threads of the others sleep, and has at most ``most_in_turn`` runs and the timed ones. All are compared
+    with the first. A candidate that fails is left out, unless it is the first."""
     running = dict(contenders)
     first = next(iter(running))
     once_s: dict[str, float] = {}
@@ -91,8 +92,8 @@ def line_up(
 
 
 def turns_alone(run: Callable[[], object], least: int, most: int, seconds: float) -> list[float]:
-    """Microseconds of a run in turns as a line-up gives them, with nobody else in it: ``least`` turns, then
-    up to ``most`` within so many seconds. Between them the caches forget, as they do while others run."""
+    """Microseconds of a run in turns as in a line-up, but alone: ``least`` turns, then up to ``most`` within
+    so many seconds. Caches are emptied between turns, as other candidates would."""
     once_s = min(_seconds(run) for _ in range(WARMING))
     others, elsewhere = OtherThreads(), np.zeros(CACHE_BYTES, np.uint8)
     times: list[float] = []
@@ -105,7 +106,7 @@ def turns_alone(run: Callable[[], object], least: int, most: int, seconds: float
 
 
 def _turn_us(run: Callable[[], object], once_s: float) -> float:
-    """Microseconds of a run, after some that are not timed."""
+    """Microseconds of a run, after some untimed ones."""
     for _ in range(_times(SETTLING_S, once_s) if once_s < LONG_S else 0):
         run()
     runs = _times(TIMED_S, once_s)
@@ -116,7 +117,7 @@ def _turn_us(run: Callable[[], object], once_s: float) -> float:
 
 
 def _times(fill_s: float, once_s: float) -> int:
-    """Runs that take about so long, at least one."""
+    """Times of runs for about so long, at least one."""
     return max(1, min(1000, math.ceil(fill_s / max(once_s, 1e-7))))
 
 
@@ -127,7 +128,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def ratios_of(ratios: list[float]) -> Ratios:
-    """The median of paired ratios with its interval from order statistics, which supposes no distribution."""
+    """The median of paired ratios, with its interval from order statistics: no distribution is assumed."""
     ordered = sorted(ratios)
     count = len(ordered)
     outside, rank = 0.0, 0

@@ -1,7 +1,6 @@
-"""Plans out of what is known of a model's nodes. PURE.
+"""Makes plans from what is known of a model's nodes. PURE.
 
-A region is what lies between two kernels in the order in which nodes run, so steps never wait for each other
-in a circle.
+A region consists of the nodes between two kernels in the order of execution, so steps never wait in a circle.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ DEFAULT = ByFramework("onnxruntime")
 
 
 class PlannedGraph(Protocol):
-    """What a plan is made of: a model, or its structure without weights."""
+    """The graph that a plan is made for: a model, or its structure without weights."""
 
     @property
     def key(self) -> str: ...
@@ -37,9 +36,8 @@ class PlannedGraph(Protocol):
 
 @dataclass(frozen=True)
 class NodeChoice:
-    """An implementation for one node: its time, and what else it could be. ``fused``: of several, the nodes
-    that it does together, in order; whatever they make is read among them, but for what the last makes, under
-    whose number the choice stands."""
+    """An implementation for one node: its time, and the alternatives. ``fused``: the nodes that it computes
+    together, in order. Only the last one's outputs are read outside, and the choice has its number."""
 
     by: ByKernel
     median_us: float
@@ -48,7 +46,7 @@ class NodeChoice:
 
 
 def whole(graph: PlannedGraph, target: str, setting: str) -> ModelPlan:
-    """Everything left to the default framework."""
+    """The plan that leaves everything to the default framework."""
     nodes = tuple(range(len(graph.nodes)))
     made = frozenset().union(*(node.makes for node in graph.nodes))
     outputs = tuple(dict.fromkeys(number for number in graph.outputs if number in made))
@@ -64,14 +62,11 @@ def with_kernels(
     default_us: Mapping[int, float] | Mapping[NodeAt, float] | None = None,
     streams: Mapping[int, int] | None = None,
 ) -> ModelPlan:
-    """Kernels for the chosen nodes, the default for the rest; nodes that no output needs are left out. A
-    branch or loop in whose bodies some are chosen runs by itself.
-
-    A kernel that would cut a value whose type is not known is left out as well. ``default_us``: what the
-    default takes for each node where it stands, by which regions' times are predicted (a loop's by what all
-    of it takes). ``streams``: the stream of each node that is needed (all in one unless given); all run in
-    one where they would cut a value whose type is not known.
-    """
+    """A plan with the chosen kernels, and the default for the rest; nodes that no output needs are left out.
+    A branch or loop with chosen nodes in its bodies runs by itself. A kernel that would cut a value of
+    unknown type is left out. ``default_us``: the default's time for each node in place, for predicting
+    regions (of a loop, all of it). ``streams``: the stream of each needed node (default: one). If streams
+    would cut a value of unknown type, all nodes run in one."""
     known_us = dict[NodeAt, float]((default_us or {}).items())
     steps = _steps(graph, dict(chosen.items()), target, setting, known_us, streams or {})
     in_one = len({step.stream for step in steps}) <= 1
@@ -83,7 +78,7 @@ def with_kernels(
 
 
 def kernels_in(plan: ModelPlan) -> dict[int, NodeChoice]:
-    """A plan's kernels as :func:`with_kernels` takes them; those in bodies are left out."""
+    """A plan's kernels in the form that :func:`with_kernels` takes; without those in bodies."""
     return {
         step.nodes[-1]: NodeChoice(
             step.by, step.predicted_us or 0.0, step.over, step.nodes if len(step.nodes) > 1 else ()
@@ -151,7 +146,7 @@ T = TypeVar("T")
 
 
 def _within(by_node: Mapping[NodeAt, T], number: int, which: int) -> dict[NodeAt, T]:
-    """What is said of the nodes of a body, by where they are in it."""
+    """The entries for nodes of one body, by where they are in it."""
     found: dict[NodeAt, T] = {}
     for at, one in by_node.items():
         if isinstance(at, tuple) and at[:2] == (number, which):
@@ -160,7 +155,7 @@ def _within(by_node: Mapping[NodeAt, T], number: int, which: int) -> dict[NodeAt
 
 
 def needed_nodes(graph: PlannedGraph) -> list[int]:
-    """Nodes that the outputs need, in order."""
+    """The nodes that the outputs need, in order."""
     wanted, found = set(graph.outputs), list[int]()
     for number in reversed(range(len(graph.nodes))):
         node = graph.nodes[number]
@@ -173,10 +168,10 @@ def needed_nodes(graph: PlannedGraph) -> list[int]:
 def _groups(
     graph: PlannedGraph, needed: Collection[int], alone: Mapping[int, PlanStep], streams: Mapping[int, int]
 ) -> list[list[int]]:
-    """Nodes by step, in an order in which they can run: those of a step that stands alone in the place of its
-    last node, the others together between them, stream by stream. Who makes what another stream reads ends a
-    group, and who reads it begins one: so nobody waits for more than is needed, and no two groups for each
-    other."""
+    """Nodes by step, in an order in which they can run. A step of its own stands at the place of its last
+    node; the others are grouped between them, stream by stream. A node whose value another stream reads ends
+    a group, and a node that reads one begins a group: so no step waits for more than it needs, and no two
+    groups for each other."""
     within = {inner for step in alone.values() for inner in step.nodes[:-1]}
     places = {
         number: alone[number].nodes if number in alone else (number,)
@@ -211,12 +206,12 @@ def _union(sets: Iterable[Collection[int]]) -> frozenset[int]:
 
 
 def _touches(step: PlanStep, across: tuple[int, int]) -> bool:
-    """Whether it has a node between these two."""
+    """Whether a group has a node between these two."""
     return any(across[0] <= number <= across[1] for number in step.nodes)
 
 
 def _uncuttable(graph: PlannedGraph, groups: list[list[int]]) -> tuple[int, int] | None:
-    """The nodes between which a value of unknown type goes from one step to another, if any."""
+    """Nodes between which a value of unknown type goes from one step to another, if any."""
     maker = {value: number for group in groups for number in group for value in graph.nodes[number].makes}
     group_of = {number: index for index, group in enumerate(groups) for number in group}
     for group in groups:
@@ -232,7 +227,7 @@ def _uncuttable(graph: PlannedGraph, groups: list[list[int]]) -> tuple[int, int]
 def _region(
     graph: PlannedGraph, group: list[int], needed: frozenset[int], default_us: Mapping[NodeAt, float]
 ) -> PlanStep:
-    """``needed``: values that other groups read, or that leave the model."""
+    """``needed``: values that other groups or the model's outputs need."""
     made = [value for number in group for value in graph.nodes[number].outputs if value >= 0]
     predicted = sum(default_us.get(number, 0.0) for number in group)
     return PlanStep(tuple(group), tuple(one for one in made if one in needed), DEFAULT, predicted)

@@ -1,4 +1,4 @@
-"""Where in a model the node is that ONNX Runtime calls so in a profile."""
+"""Finds the node of a model by the name that ONNX Runtime gives it in a profile."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ blocks has the name of a value, whatever the model calls that."""
 
 
 def median_times(graph: ModelGraph, events: Iterable[Mapping[str, Any]]) -> dict[int, float]:
-    """Microseconds of each node of the model by a session's profile, the medians of its calls: those of a
-    body are in their node's, and what ONNX Runtime put in itself, such as a reorder, is no node's."""
+    """Microseconds of each node by a session's profile, the median of its calls. The nodes of a body count
+    in their own time and in that of the body's node. What ONNX Runtime inserted, such as a reorder, is no
+    node."""
     found: dict[int, dict[str, list[float]]] = {}
     where = places_of(graph, own_place)
     for event in events:
@@ -35,8 +36,8 @@ def median_times(graph: ModelGraph, events: Iterable[Mapping[str, Any]]) -> dict
 def places_of(
     graph: ModelGraph, by_name: Callable[[str], NodePath | None]
 ) -> Callable[[str], NodePath | None]:
-    """Where the node is that ONNX Runtime calls so: by its name, or, where it runs in blocks of channels, by
-    the name of what it makes."""
+    """Where a node is that ONNX Runtime names so: found by its name or, if it runs in blocks of channels, by
+    the name of its output."""
     every = list(_made_in_blocks(graph))
     once = Counter(name for name, _ in every)
     made = {name: at for name, at in every if once[name] == 1}
@@ -50,8 +51,8 @@ def places_of(
 
 
 def _made_in_blocks(graph: ModelGraph, body: BodyPath = ()) -> Iterator[tuple[str, NodePath]]:
-    """Values that a node makes which ONNX Runtime may run in blocks, itself or with what it fuses behind it,
-    and where that node is."""
+    """Values that ONNX Runtime may compute in blocks, alone or with what it fuses behind them, and the nodes
+    that make them."""
     makers: dict[int, int] = {}
     for number, node in enumerate(graph.nodes):
         read = [one for one in node.inputs if one != LEFT_OUT and not graph.is_constant(one)]

@@ -1,7 +1,7 @@
 """A plan: which of a model's nodes run by what, in which order. PURE, and plain JSON.
 
 Nodes and values are numbers of the model's normal form (:class:`opatlas.graph.normal.ModelGraph`). A plan
-says nothing of weights: it is good for every model of its structure on its target and setting.
+does not depend on weights: it fits every model of its structure on its target and setting.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from opatlas.graph.channels_last import NOTHING, ChannelsLast, InvalidChannelsLa
 PLAN_VERSION = 1
 MOST_STEPS = 100_000
 MOST_DEPTH = 16
-"""Bodies within bodies."""
+"""The most bodies within bodies."""
 MOST_US = 1e15
 MOST_STREAMS = 16
 FRAMEWORKS = ("onnxruntime", "openvino", "pytorch", "torch.compile", "xla")
-"""Whom a region may be left to."""
+"""Frameworks that may run a region."""
 CONFINED = ("pytorch", "torch.compile", "xla")
-"""Those whose threads are their whole process's: PyTorch's number of them is set around each region, XLA has
-one pool. All regions of theirs run in one stream."""
+"""Frameworks whose threads belong to the whole process: PyTorch's number of threads is set around each
+region, and XLA has one pool. All of their regions run in one stream."""
 
 INSIDE = ("onnxruntime",)
-"""Those that take kernels into a session of theirs."""
+"""Frameworks that accept kernels inside their session."""
 
 BLOCKS = "blocks"
 
 SLEEPING, RESTING, ONE = "sleeping", "resting", "one"
 THREADING = (SLEEPING, RESTING, ONE)
-"""How a region of ONNX Runtime uses threads: they sleep as soon as they have nothing to do; they spin in a
-run and rest after it; or there is one."""
+"""How a region of ONNX Runtime uses threads: they sleep as soon as they are idle; they spin during a run and
+rest after it; or there is one."""
 
 KERNEL_KINDS = ("c-abi",)
-"""Artifacts that run in a model: compiled kernels write where the next step reads; a library's call would run
-beside the library's own threads."""
+"""Kinds of artifacts that run in a model. Compiled kernels write where the next step reads; a library's call
+would run beside the library's own threads."""
 
 
 class InvalidPlan(CallerError):
-    """A plan that cannot be: broken, of another version, or not for this model, target or setting."""
+    """A plan that cannot be used: broken, of another version, or for another model, target or setting."""
 
 
 @dataclass(frozen=True)
 class ByKernel:
-    """One operator, of one node or of several, by an implementation of the catalogue. ``tensors``: the value
-    that each of the operator's tensor inputs is; ``layout``: :data:`BLOCKS` where, inside ONNX Runtime, it
-    reads and writes values as they lie there, in blocks of channels, else ""."""
+    """One operator, of one node or several, by an implementation of the catalogue. ``tensors``: the value for
+    each tensor input of the operator. ``layout``: :data:`BLOCKS` if, inside ONNX Runtime, it reads and writes
+    blocks of channels, else ""."""
 
     operator: str  # its key
     artifact: str  # SHA-256 of its manifest
@@ -60,8 +60,8 @@ class ByKernel:
 
 @dataclass(frozen=True)
 class ByFramework:
-    """Nodes left to a framework, as one model. ``threading``: one of :data:`THREADING`, for ONNX Runtime's
-    regions; of a whole model it says nothing."""
+    """Nodes left to a framework, as one model. ``threading``: one of :data:`THREADING`, for regions of ONNX
+    Runtime; without meaning for a whole model."""
 
     framework: str
     threading: str = SLEEPING
@@ -73,7 +73,7 @@ class ByFramework:
 
 @dataclass(frozen=True)
 class ByBodies:
-    """One branch or loop, run by itself: a plan for each of its bodies, in the order then, else."""
+    """One branch or loop that a plan runs itself, with a plan for each body (of an If: then, else)."""
 
     plans: tuple[ModelPlan, ...]
 
@@ -83,12 +83,12 @@ class ByBodies:
 
 
 IN_PLACE = "ONNX Runtime in the model"
-"""By a profile of the model."""
+"""The label of an alternative whose time is from a profile of the model."""
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """What a step could have been, and its time there."""
+    """Another implementation of a step, and its time there."""
 
     said: str
     median_us: float
@@ -96,9 +96,9 @@ class Alternative:
 
 @dataclass(frozen=True)
 class PlanStep:
-    """Some nodes, run together. ``outputs`` are the values that others need; ``predicted_us`` is the time of
-    one run, None where nothing is known; ``over`` says what it was chosen over. Steps of one ``stream`` run
-    in their order, those of others beside them, as far as they need nothing of each other."""
+    """Some nodes, run together. ``outputs``: values that others need; ``predicted_us``: time of one run, None
+    if unknown; ``over``: the alternatives. Steps of one ``stream`` run in order; steps of other streams run
+    beside them, unless they need each other's values."""
 
     nodes: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -121,11 +121,13 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """``model``, ``target`` and ``setting`` are keys; ``steps`` stand in their order. ``nhwc``: what of the
-    model lies channels-last, its bodies included, whose own plans say nothing of it; where something does,
-    the steps' nodes and values are those of the model's laid-out form (:mod:`opatlas.graph.laid_out`).
-    ``inside``: the framework in whose one session all steps run, its kernels as operators there; "" where
-    they run step by step. Bodies' plans say nothing of it."""
+    """``model``, ``target`` and ``setting`` are keys; ``steps`` are in order.
+
+    ``nhwc``: the nodes that run channels-last, bodies included (bodies' plans do not say). If there are any,
+    the steps' numbers are those of the model's laid-out form (:mod:`opatlas.graph.laid_out`). ``inside``: the
+    framework in whose one session all steps run, with kernels as its operators; "" if steps run one by one.
+    Bodies' plans do not say that either.
+    """
 
     model: str
     target: str
@@ -136,7 +138,7 @@ class ModelPlan:
 
     @property
     def every_step(self) -> Iterator[PlanStep]:
-        """Its steps, where a branch's or loop's are those of its bodies."""
+        """All steps, with those of bodies in place of a branch's or loop's."""
         for step in self.steps:
             if isinstance(step.by, ByBodies):
                 for plan in step.by.plans:
@@ -146,7 +148,7 @@ class ModelPlan:
 
     @property
     def kernels(self) -> list[ByKernel]:
-        """Of all steps, those of bodies included."""
+        """The kernels of all steps, bodies included."""
         return [step.by for step in self.every_step if isinstance(step.by, ByKernel)]
 
     @property
@@ -155,12 +157,12 @@ class ModelPlan:
 
     @property
     def stream_count(self) -> int:
-        """Streams that its steps run in."""
+        """The number of streams."""
         return len({step.stream for step in self.steps}) or 1
 
     @property
     def predicted_us(self) -> float | None:
-        """Of one run; None where a step's is not known, or how far streams overlap."""
+        """Time of one run; None if a step's is unknown, or if streams overlap."""
         if self.stream_count > 1:
             return None
         times = [step.predicted_us for step in self.steps]
@@ -179,7 +181,7 @@ class ModelPlan:
 
     @classmethod
     def from_json(cls, document: Any) -> ModelPlan:
-        """Raises :class:`InvalidPlan` with one sentence for what is no plan of this version."""
+        """Raises :class:`InvalidPlan` with one sentence for anything but a plan of this version."""
         if not isinstance(document, Mapping):
             raise InvalidPlan(f"A plan is a JSON object, not {type(document).__name__}.")
         if document.get("plan") != PLAN_VERSION or isinstance(document["plan"], bool):
@@ -204,7 +206,7 @@ def _by_json(by: ByKernel | ByFramework | ByBodies) -> dict[str, Any]:
 
 
 def _plan(document: Mapping[str, Any], depth: int) -> ModelPlan:
-    """``depth``: of a body's plan; one that only hands on what it is given has no steps."""
+    """``depth``: of a body's plan, which may have no steps if it only passes values on."""
     steps = _list(document, "steps")
     least = 0 if depth else 1
     if not least <= len(steps) <= MOST_STEPS:

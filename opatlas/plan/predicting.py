@@ -1,10 +1,9 @@
-"""What a plan will take, said before it is timed.
+"""Predicts the time of a plan before it is timed.
 
-Of a kernel: its published time. Of a region: the default's own profile of its nodes, brought to what the
-default takes without a profiler, and what handing over to a session, and bringing values into blocks of
-channels and out of them at its ends, costs on this machine. Of a
-whole model in a framework: some turns of it alone, its caches cold and its threads asleep before each, as
-they are among others. The line-up is none of this, so that a prediction can be wrong.
+A kernel takes its published time. A region takes the time of its nodes by the default's profile, corrected
+for the profiler's overhead, plus this machine's costs for calling a session and for converting blocks of
+channels at the region's ends. A whole model in a framework is timed for some turns alone, with cold caches
+and sleeping threads. The line-up uses none of this, so a prediction can be wrong.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ BLOCKINGS = 15
 LEAST_TURNS, MOST_TURNS, TURNS_S = 3, 9, 1.0
 """Of a whole model, before anybody is timed beside it."""
 SHARED_SIZE = 1 << 16
-"""Numbers of an operator that ONNX Runtime shares among threads."""
+"""An operator with so many numbers is shared among ONNX Runtime's threads."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Microseconds: of each node in the default framework, of one run of a region beyond its nodes (by how it
-    uses threads), of one call of a kernel beyond its own time, of a run beyond its steps (inputs and outputs
-    are copied), of a MiB that regions' ``borders`` bring into blocks of channels or out of them, and of
-    waking a region's threads. ``unprofiled``: what a node takes ÷ what it takes under a profiler."""
+    """Microseconds of: each node in the default; one run of a region beyond its nodes (by its use of
+    threads); one call of a kernel beyond its own time; a run beyond its steps (inputs and outputs are
+    copied); converting a MiB from or to blocks of channels at ``borders``; waking a region's threads.
+    ``unprofiled``: a node's time ÷ its time under a profiler."""
 
     nodes: Mapping[int, float]
     region_us: Mapping[str, float]
@@ -52,15 +51,15 @@ class Costs:
     unprofiled: float = 1.0
 
     def border_costs(self, threading: str = SLEEPING) -> BorderCosts:
-        """Of regions that use threads so."""
+        """The costs for regions with this use of threads."""
         return BorderCosts(self.region_us[threading], self.us_per_mib)
 
 
 def costs(
     graph: ModelGraph, profiled: Mapping[int, float], whole_us: float, copied_bytes: int, threads: int
 ) -> Costs:
-    """``profiled``: each node's time under a profiler, in microseconds; ``whole_us``: of the whole model
-    without one, alone; ``copied_bytes``: of a run's inputs and outputs."""
+    """``profiled``: each node's time under a profiler in microseconds; ``whole_us``: of the whole model
+    alone, without one; ``copied_bytes``: of a run's inputs and outputs."""
     total, region_us = sum(profiled.values()), {one: handoff_us(threads, one) for one in THREADING}
     scale = max(whole_us - region_us[SLEEPING], 0.0) / total if total else 1.0
     nodes = {number: us * scale for number, us in profiled.items()}
@@ -71,11 +70,11 @@ def costs(
 
 
 CALL_US = 0.2
-"""Of the executor's loop, for one call (``make bench ONLY=models``: ``overhead_us_per_node``)."""
+"""The executor's time for one call (``make bench ONLY=models``: ``overhead_us_per_node``)."""
 
 
 def predicted(plan: ModelPlan, known: Costs) -> ModelPlan:
-    """The plan with its steps' times; the first step's has in it what a run costs beyond its steps."""
+    """The plan with times for its steps; the first step's includes what a run costs beyond its steps."""
     if plan.inside:
         moved = known.borders.reordered(plan.steps)
         steps = (_predicted_inside(step, known, count) for step, count in zip(plan.steps, moved, strict=True))
@@ -97,7 +96,8 @@ def _predicted(step: PlanStep, known: Costs) -> PlanStep:
 
 
 def _predicted_inside(step: PlanStep, known: Costs, moved: int) -> PlanStep:
-    """Nothing is handed over; ``moved``: bytes that a kernel lets be brought out of blocks and into them."""
+    """Inside one session no step is handed over; ``moved``: bytes converted from or to blocks for a
+    kernel."""
     if isinstance(step.by, ByBodies):
         return replace(step, predicted_us=None)
     if isinstance(step.by, ByKernel):
@@ -106,18 +106,18 @@ def _predicted_inside(step: PlanStep, known: Costs, moved: int) -> PlanStep:
 
 
 def is_short(step: PlanStep, known: Costs, threads: int) -> bool:
-    """Whether a region's nodes, on one thread, take less than on all of them with the waking."""
+    """Whether one thread runs a region's nodes faster than all threads with their waking."""
     own = sum(known.nodes.get(number, 0.0) for number in step.nodes)  # on all, awake
     return isinstance(step.by, ByFramework) and own * (threads - 1) < known.waking_us
 
 
 def foretold_us(run: Callable[[], object]) -> float:
-    """Of one run of a whole model, as it will be timed among others: the median of some turns."""
+    """Time of one run of a whole model among other candidates: the median of some turns."""
     return statistics.median(turns_alone(run, LEAST_TURNS, MOST_TURNS, TURNS_S))
 
 
 def alone_us(run: Callable[[], object], runs: int = RUNS) -> float:
-    """Of one run with nobody else at work: the median of some."""
+    """Time of one run with nothing else at work: the median of some."""
     OtherThreads().wait()
     times = []
     for _ in range(WARM_RUNS + runs):
@@ -128,7 +128,7 @@ def alone_us(run: Callable[[], object], runs: int = RUNS) -> float:
 
 
 def waking_us(threads: int) -> float:
-    """What threads that sleep add to one run that they share."""
+    """What sleeping threads add to a run that they share."""
     if threads == 1:
         return 0.0
     alone = handoff_us(threads, ONE, SHARED_SIZE)
@@ -136,7 +136,7 @@ def waking_us(threads: int) -> float:
 
 
 def handoff_us(threads: int, threading: str = SLEEPING, size: int = 1) -> float:
-    """Of one run of a bound session that negates so many numbers: of a single one, that is handing over."""
+    """Time of a bound session that negates so many numbers; with one number, the cost of a call."""
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [size]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "handoff", ends[:1], ends[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
@@ -147,14 +147,14 @@ def handoff_us(threads: int, threading: str = SLEEPING, size: int = 1) -> float:
 
 
 def border_costs(threads: int) -> BorderCosts:
-    """Of cutting a model on this machine, its regions' threads asleep between their runs."""
+    """The costs of cutting a model on this machine, with threads asleep between runs."""
     return BorderCosts(handoff_us(threads), blocking_us(threads))
 
 
 def blocking_us(threads: int) -> float:
-    """Of bringing a MiB into blocks of channels, or out of them, where a model is cut: what two small
-    convolutions take more in a session each than in one, by what lies between them. Nothing where ONNX
-    Runtime has no blocks on this processor."""
+    """Time for converting a MiB from or to blocks of channels at a cut: how much longer two small
+    convolutions take in two sessions than in one, divided by the bytes between them. 0 if ONNX Runtime has no
+    blocks on this processor."""
     shape, names = [1, 16, 112, 112], ("x", "between", "y")
     weights = numpy_helper.from_array(np.full((16, 16, 1, 1), 0.01, np.float32), "w")
     arrays = [np.ones(shape, np.float32) for _ in names]
@@ -176,6 +176,6 @@ def blocking_us(threads: int) -> float:
 
 
 def copied_us(count: int) -> float:
-    """Of copying so many bytes once."""
+    """Time for copying so many bytes."""
     source, target = np.zeros(max(count, 1), np.uint8), np.zeros(max(count, 1), np.uint8)
     return alone_us(lambda: np.copyto(target, source))

@@ -1,4 +1,4 @@
-"""Profiles of a model: by ONNX Runtime's profiler as it runs the model whole, and by our executor."""
+"""Profiles of a model: ONNX Runtime's for the whole model, and our executor's."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ PROFILED_RUNS = 5
 
 
 def profile_model(graph: ModelGraph, feeds: Iterable[Feed], threads: int, version: str = "") -> ModelProfile:
-    """Of one run over each of these inputs, by ONNX Runtime, fused as it fuses. ``version``: what to call
-    these weights. The first run's times have in them what only a first run does."""
+    """A profile of one run over each of these inputs by ONNX Runtime, with its fusions. ``version``: a name
+    for these weights. The first run's times include what only a first run does."""
     events = _events(graph, feeds, threads, math.inf)
     by = f"onnxruntime {ort.__version__}"
     return from_onnx_runtime(events, places_of(graph, own_place), model=graph.key, version=version, by=by)
 
 
 def profile_in_place(graph: ModelGraph, feed: Feed, threads: int) -> ModelProfile:
-    """What each node takes by ONNX Runtime where it stands in the model, warm, and what it costs on this
-    machine to cut the model there: plans that the service makes by it weigh kernels against that."""
+    """Each node's time in ONNX Runtime, warm and in place, and this machine's costs of cutting the model
+    there. The service weighs kernels against it in its plans."""
     events = _after_first_run(_events(graph, [feed] * (PROFILED_RUNS + 1), threads))
     by = f"onnxruntime {ort.__version__}"
     seen = from_onnx_runtime(events, places_of(graph, own_place), model=graph.key, by=by)
@@ -54,24 +54,24 @@ def profile_in_place(graph: ModelGraph, feed: Feed, threads: int) -> ModelProfil
 
 
 def _after_first_run(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is told of the later ones."""
+    """The profile without its first run."""
     runs = sorted((one["ts"], one["dur"]) for one in events if one.get("name") == "model_run")
     end = sum(runs[0]) if runs else 0
     return [one for one in events if one.get("ts", 0) >= end]
 
 
 def profile_of_session(graph: ModelGraph, events: Any, version: str = "") -> ModelProfile:
-    """Of the runs of a job's own ``onnxruntime.InferenceSession`` with ``enable_profiling``; ``events``: the
-    JSON of its file. Nodes are told by their names in the model: one without a name, or whose name another
-    node has too, is unknown."""
+    """A profile from a job's own ``onnxruntime.InferenceSession`` with ``enable_profiling``. ``events``: the
+    JSON of its file. Nodes are found by their names in the model: a node without a name, or with another
+    node's name, is unknown."""
     once = Counter(_all_names(graph.model.graph))
     places = {name: at for name, at in _named(graph) if once[name] == 1}
     return from_onnx_runtime(events, places_of(graph, places.get), model=graph.key, version=version)
 
 
 def profile_by_executor(executor: Executor, feeds: Iterable[Feed], version: str = "") -> ModelProfile:
-    """Of one run over each of these inputs by a plan. A step of one node has its time; nodes of a region are
-    only counted, and so are those in bodies that the plan runs itself."""
+    """A profile of one run over each of these inputs by a plan. A step of one node has its time. Nodes of
+    regions, and nodes in bodies that the plan runs, are only counted."""
     before, nodes, runs = executor.body_runs, dict[NodePath, NodeProfile](), 0
     graph = executor.graph
     for feed in feeds:
@@ -92,10 +92,10 @@ def profile_by_executor(executor: Executor, feeds: Iterable[Feed], version: str 
 def node_times(
     graph: ModelGraph, feed: Feed, threads: int, limit_s: float | None = None
 ) -> dict[NodeAt, float]:
-    """Microseconds that ONNX Runtime takes for each node where it stands in the model: what was fused into
-    another node takes none. By its own profile, the median of a few runs; of a node in a body, of its calls,
-    which the body's node has in its own time too. A run that takes longer than ``limit_s`` (as a first run
-    may, unless given) is ended, with :class:`opatlas.plan.limits.TookTooLong`."""
+    """Microseconds of each node in ONNX Runtime, in place: the median of a few profiled runs. A node that was
+    fused into another takes none. A node in a body has the median of its calls; the body's node includes it.
+    A run beyond ``limit_s`` (default: a first run's limit) is ended with
+    :class:`opatlas.plan.limits.TookTooLong`."""
     found: dict[NodeAt, list[float]] = {}
     where = places_of(graph, own_place)
     for event in _events(graph, [feed] * PROFILED_RUNS, threads, limit_s):
@@ -106,8 +106,8 @@ def node_times(
 
 
 def timeline_of_whole(graph: ModelGraph, feed: Feed, threads: int) -> Timeline:
-    """The last of a few runs by ONNX Runtime, by its own profile: what it fused is one box. Of a branch or
-    loop the node has all that its body takes."""
+    """The last of a few runs by ONNX Runtime, from its profile. What it fused is one box; a branch or loop
+    has all of its body's time."""
     events = _events(graph, [feed] * PROFILED_RUNS, threads, math.inf)
     run = max((one for one in events if one.get("name") == "model_run"), key=lambda one: one["ts"])
     where = places_of(graph, own_place)
@@ -127,7 +127,7 @@ def timeline_of_whole(graph: ModelGraph, feed: Feed, threads: int) -> Timeline:
 def _events(
     graph: ModelGraph, feeds: Iterable[Feed], threads: int, limit_s: float | None = None
 ) -> list[dict[str, Any]]:
-    """What ONNX Runtime's profiler says of the whole model, its nodes named by where they are."""
+    """The events of ONNX Runtime's profiler for the whole model, with nodes named by where they are."""
     limit_s = conf().first_run_s if limit_s is None else limit_s
     plan = whole(graph, "", "")
     nodes, outputs = plan.steps[0].nodes, plan.steps[0].outputs
@@ -150,7 +150,7 @@ def _events(
 
 
 def _name_inside(proto: onnx.NodeProto, node: GraphNode, where: str) -> None:
-    """Name the nodes of a node's bodies by where they are: as ``3/0/5``."""
+    """Name the nodes of a node's bodies by where they are, such as ``3/0/5``."""
     order = ("then_branch", "else_branch", "body")
     graphs = sorted(
         (one for one in proto.attribute if one.name in order), key=lambda one: order.index(one.name)
@@ -165,7 +165,7 @@ def _name_inside(proto: onnx.NodeProto, node: GraphNode, where: str) -> None:
 
 
 def _named(graph: ModelGraph, body: BodyPath = ()) -> Iterator[tuple[str, NodePath]]:
-    """Names in the model's file, and where in its normal form their nodes are."""
+    """Names in the model's file, and the places of their nodes in its normal form."""
     for number, node in enumerate(graph.nodes):
         at = (*body, number)
         if node.proto.name:

@@ -1,8 +1,8 @@
 """The steps of a plan over one graph, a model's or a body's: prepared once, run often.
 
-Values whose size is known lie in one buffer, shared by those that are never needed together; bodies have
-theirs in it too. What a loop carries lies in two places that change roles from one iteration to the next, so
-that nothing is copied: the steps that touch it are bound twice, once for each *turn*.
+Values of known size share one buffer if they are never needed together; bodies use it too. A value that a
+loop carries has two places that change roles with each iteration, so nothing is copied. The steps that touch
+it are bound twice, once for each *turn*.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from opatlas.plan.regions import DEFAULT, ModelPart, open_region
 log = logging.getLogger("opatlas")
 
 Load = Callable[[ByKernel], LoadedKernel]
-"""A kernel's implementation, loaded anew for each step: it keeps that step's weights."""
+"""Loads a kernel's implementation, a new one for each step: it keeps that step's weights."""
 Call = Callable[[], None]
 _INPUTS = -1
-"""The part of memory in which inputs lie, beside those of the streams."""
+"""The part of memory for inputs, beside those of the streams."""
 
 
 class PartFailed(OpatlasError):
-    """A step failed though no kernel is to blame: the part is, or the model."""
+    """A step failed, and no kernel is to blame: the part is, or the model."""
 
 
 @dataclass
 class Parts:
-    """What a model's programs share. ``failed`` is told of a step that went over to the default; ``exact``:
-    that computes 8-bit products exactly."""
+    """What the programs of a model share. ``failed``: told of each step that went over to the default;
+    ``exact``: the default computes 8-bit products exactly."""
 
     load: Load
     threads: int
@@ -57,12 +57,9 @@ class Parts:
 
 
 class GraphProgram:
-    """A plan over a graph. ``wiring``: what of its values lies outside, is held, or swapped.
-
-    ``size``: bytes that it needs; :meth:`settle` gives it so many, and what lies outside. ``fixed``: values
-    that lie in a place of their own; the others are whatever a run makes, in ``arrays``, which has one
-    dictionary a turn.
-    """
+    """A plan over a graph. ``wiring``: which of its values lie outside, are held, or swapped. ``size``: bytes
+    that it needs; :meth:`settle` provides them, and the outer values. ``fixed``: values with a place of their
+    own; the others are in ``arrays``, a dictionary for each turn."""
 
     def __init__(self, graph: ModelGraph, plan: ModelPlan, parts: Parts, wiring: Wiring) -> None:
         self.graph, self.plan, self._parts, self._wiring = graph, plan, parts, wiring
@@ -80,7 +77,7 @@ class GraphProgram:
         self.scratch: dict[int, np.ndarray] = {}  # by step, of those that run by bodies: their buffer
 
     def settle(self, memory: np.ndarray, outside: Mapping[int, np.ndarray]) -> None:
-        """Bind every step to ``memory`` (aligned bytes) and to the arrays that lie outside."""
+        """Bind every step to ``memory`` (aligned bytes) and to the outer arrays."""
         own: Arrays = {}
         for number, offset in self._offsets.items():
             if number in self.fixed:
@@ -99,7 +96,7 @@ class GraphProgram:
     # ---- running ------------------------------------------------------------------------------------
 
     def run(self, turn: int = 0) -> None:
-        """All steps. Raises :class:`PartFailed` where the default fails as well."""
+        """Run all steps. Raises :class:`PartFailed` if the default fails as well."""
         calls, first = self.calls[turn], 0
         while first < len(calls):
             number = first
@@ -111,7 +108,7 @@ class GraphProgram:
                 first = self._fall_back(number, turn, error)
 
     def run_step(self, number: int) -> None:
-        """One of them, in a program of one turn."""
+        """Run one step of a program with one turn."""
         try:
             self.calls[0][number]()
         except Exception as error:
@@ -119,7 +116,7 @@ class GraphProgram:
                 self.run_step(number)
 
     def drop(self, gone: Set[str]) -> None:
-        """What runs by one of these artifacts goes over to the default."""
+        """Replace the kernels of these artifacts by the default."""
         for number, artifact in list(self.live.items()):
             if artifact in gone:
                 self._leave_kernel(number, LoadError("it was revoked"))
@@ -129,19 +126,19 @@ class GraphProgram:
 
     @property
     def artifacts(self) -> frozenset[str]:
-        """What runs by kernels, bodies included."""
+        """The artifacts of kernels that run, bodies included."""
         inner = (one.artifacts for body in self._bodies.values() for one in body.inners)
         return frozenset(self.live.values()).union(*inner)
 
     def run_by(self, number: int) -> str:
-        """What people read of who runs a step now: its kernel, until that went over to the default."""
+        """The label of what runs a step now: its kernel, or the default once that failed."""
         by = self.plan.steps[number].by
         has_left = number not in self.live and number not in self._bodies
         return DEFAULT if has_left and not isinstance(by, ByFramework) else by.said
 
     def body_runs(self, body: BodyPath = ()) -> dict[NodePath, int]:
-        """How often each node in a body that runs by itself has run since the plan was loaded, by where it
-        is in ``body``."""
+        """How often each node in a body that the plan runs has run since loading, by where it is in
+        ``body``."""
         found: dict[NodePath, int] = {}
         for at, one in self._bodies.items():
             for which, inner in enumerate(one.inners):
@@ -152,8 +149,8 @@ class GraphProgram:
         return found
 
     def _fall_back(self, number: int, turn: int, error: Exception) -> int:
-        """The step's nodes go over to the default, for good; inputs are as they were. Gives the step with
-        which to go on."""
+        """Give the step's nodes to the default, for good; the inputs are unchanged. Returns the step to go on
+        with."""
         step = self.plan.steps[number]
         try:
             if number in self.live:
@@ -172,7 +169,7 @@ class GraphProgram:
         self._give_up(number, error)
 
     def _leave_body(self, number: int, turn: int, error: Exception) -> None:
-        """Only where the default can do what the body could not: else the inputs are to blame."""
+        """Only if the default can run what the body could not; otherwise the inputs are to blame."""
         if number not in self._regions:
             self._regions[number] = self._region(self.plan.steps[number])
         self._regions[number][turn]()
@@ -201,8 +198,8 @@ class GraphProgram:
         return kind
 
     def _lifetimes(self) -> dict[int, Lifetime]:
-        """From the step that makes a value to the last that reads it; of a body's buffer, under ``~step``,
-        its step."""
+        """From the step that makes each value to the last that reads it. A body's buffer, under ``~step``,
+        lives during its step."""
         end, wiring = len(self.plan.steps), self._wiring
         last = dict.fromkeys(self.graph.outputs, end)
         made = dict.fromkeys(self.graph.inputs, -1)
@@ -220,8 +217,8 @@ class GraphProgram:
         return lives
 
     def _parts_of_memory(self) -> dict[int, int]:
-        """Streams that run beside each other share no memory, or they would wait for it; nor do the inputs,
-        from which a run can then begin anew."""
+        """Parallel streams share no memory, or they would wait for it. Inputs have a part of their own, so
+        that a run can begin again."""
         if self.plan.stream_count == 1:
             return {}
         parts = {number: step.stream for step in self.plan.steps for number in step.outputs}
@@ -241,7 +238,7 @@ class GraphProgram:
         return {number: np.asarray(value, order="C") for number, value in found.items()}
 
     def reads(self, step: PlanStep) -> frozenset[int]:
-        """Values that are made before the step and read in it."""
+        """Values made before the step and read in it."""
         nodes = [self.graph.nodes[number] for number in step.nodes]
         made = frozenset().union(*(node.makes for node in nodes))
         return frozenset().union(*(node.reads for node in nodes)) - made
@@ -263,7 +260,7 @@ class GraphProgram:
             return calls
 
     def _each_turn(self, numbers: Collection[int], bind: Callable[[Arrays], Call]) -> list[Call]:
-        """Bound once where all that is touched stays where it is."""
+        """Binds a step once if everything that it touches stays in place."""
         swapped = {one for pair in self._wiring.swapped for one in pair}
         if self.fixed.issuperset(numbers) and swapped.isdisjoint(numbers):
             return [bind(self.arrays[0])] * len(self.arrays)
@@ -321,7 +318,7 @@ class GraphProgram:
 
 
 def _bound(kernel: LoadedKernel, inputs: Mapping[int, np.ndarray], outputs: list[np.ndarray]) -> Call:
-    """Writes into ``outputs``, whoever makes them."""
+    """A call that writes into ``outputs``, whatever makes them."""
     if binds_outputs(kernel):
         return kernel.bind(inputs, outputs)
     bound = kernel.bind(inputs)

@@ -1,5 +1,5 @@
-"""Waiting until the other threads of this process rest: those of who ran before go on spinning for more work,
-and whoever is timed meanwhile has fewer cores than alone in a job."""
+"""Waits until the other threads of this process sleep. The previous candidate's threads go on spinning for a
+while and would take cores from the one that is timed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import time
 from pathlib import Path
 
 PATIENCE_S = 1.0
-"""Longer than any library's threads spin: PyTorch's libgomp 8 ms, ONNX Runtime's 40, libiomp5's 200; of CPU
-time, which takes longer on a busy host."""
+"""Longer than any library's threads spin: PyTorch's libgomp 8 ms, ONNX Runtime 40, libiomp5 200. These are
+CPU times, which last longer on a busy host."""
 LOOK_EVERY_S = 0.0002
 _TASKS = Path("/proc/self/task")
 
 
 class OtherThreads:
-    """Of this process. Where the kernel does not show them (no Linux), none is seen and nobody waits."""
+    """The other threads of this process. Where the kernel does not list them (not Linux), nobody waits."""
 
     def __init__(self, tasks: Path = _TASKS) -> None:
         self._tasks = tasks
         self._restless: set[str] = set()
 
     def wait(self, patience_s: float = PATIENCE_S) -> None:
-        """Until all others sleep, at most so long. Who works on beyond that does not spin but has work of the
-        job's to do, and is not waited for again."""
+        """Wait until all others sleep, at most so long. A thread that works on for longer has the job's own
+        work, and is not waited for again."""
         end = time.perf_counter() + patience_s
         while busy := self.at_work() - self._restless:
             if time.perf_counter() > end:
@@ -32,7 +32,7 @@ class OtherThreads:
             time.sleep(LOOK_EVERY_S)
 
     def at_work(self) -> set[str]:
-        """Numbers of those that run, or would if a core were free."""
+        """Ids of threads that run, or would if a core were free."""
         own = str(threading.get_native_id())
         try:
             return {one.name for one in self._tasks.iterdir() if one.name != own and _runs(one)}

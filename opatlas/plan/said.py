@@ -1,4 +1,4 @@
-"""How people read who runs a model. PURE."""
+"""Labels of plans, for people. PURE."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from opatlas.plan.regions import DEFAULT, LABELS
 
 
 def said_of(plan: ModelPlan) -> str:
-    """How people read which plan it is."""
+    """A plan's label."""
     count = len(plan.kernels)
     others = {step.by.framework for step in plan.steps if isinstance(step.by, ByFramework)} or {DEFAULT}
     labels = " and ".join(sorted(LABELS[one] for one in others))
@@ -33,7 +33,7 @@ def _threading_said(plan: ModelPlan) -> str:
 
 
 def whole_said(framework: str) -> str:
-    """How people read a whole model in a framework."""
+    """The label of a whole model in a framework."""
     return f"{LABELS[framework]}, the whole model"
 
 

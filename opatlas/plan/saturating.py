@@ -1,9 +1,8 @@
 """Products of uint8 by int8 whose sums ONNX Runtime cuts off at 16 bits.
 
-On x86 processors with AVX2 or AVX-512 and no VNNI its fastest way adds two products of 8 bits in 16, and
-keeps what does not fit at the largest that does. Up to half of a product's elements are wrong over the whole
-range of the types; a user of ONNX Runtime has these values all the same. Whoever computes such a product
-exactly gives others.
+On x86 processors with AVX2 or AVX-512 but no VNNI, its fastest way adds two 8-bit products in 16 bits and
+saturates. Over the whole range of the types up to half of a product's elements are wrong. Users of ONNX
+Runtime have these values all the same, so an exact implementation would give others.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ _PRODUCTS: Mapping[tuple[str, str], tuple[int | None, tuple[int, ...]]] = {
     ("com.microsoft", "QGemm"): (0, (3,)),
     ("com.microsoft", "QLinearConv"): (0, (3,)),
 }
-"""By domain and type: which input is of uint8 (None: it is made inside), and which may be of int8. ONNX
-Runtime computes ConvInteger exactly."""
+"""By domain and type: which input is uint8 (None: it is made inside), and which may be int8. ONNX Runtime
+computes ConvInteger exactly."""
 _DEQUANTISED = ("Conv", "Gemm", "MatMul")
-"""ONNX Runtime makes one of the above of these, where both inputs are dequantised."""
+"""ONNX Runtime turns these into one of the above if both inputs are dequantised."""
 _MOVING = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
-"""What may stand between."""
+"""Operators that may stand between."""
 _LARGEST, _MOST = 255, 2**15 - 1
 
 
 @dataclass(frozen=True)
 class CutOff:
-    """What of a model stays with ONNX Runtime for that: ``nodes``, with one that has such in its bodies.
-    ``in_one``: all of it in one piece, since only there does it see that what it multiplies was quantised."""
+    """What must stay with ONNX Runtime. ``nodes``: such products, and nodes with one in their bodies.
+    ``in_one``: all in one piece, since only there ONNX Runtime sees that the inputs were quantised."""
 
     nodes: frozenset[int] = frozenset()
     in_one: bool = False
@@ -53,11 +52,11 @@ class CutOff:
         return bool(self.nodes)
 
     def allows(self, at: NodeAt) -> bool:
-        """Whether somebody else may run a node."""
+        """Whether something else may run a node."""
         return not self.in_one and (at if isinstance(at, int) else at[0]) not in self.nodes
 
     def forbids(self, plan: ModelPlan) -> bool:
-        """Whether a plan gives one of these nodes to somebody else."""
+        """Whether a plan gives one of these nodes to something else."""
         others = [step for step in plan.steps if not _is_default(step)]
         if self.in_one:
             return bool(others) or len(plan.steps) > 1
@@ -69,12 +68,12 @@ def _is_default(step: PlanStep) -> bool:
 
 
 def cut_off_products(graph: ModelGraph) -> CutOff:
-    """What of a model ONNX Runtime may cut off on this processor; nothing where it computes exactly."""
+    """What ONNX Runtime may cut off on this processor; nothing if it computes exactly."""
     return _cut_off(graph) if cuts_off() else CutOff()
 
 
 def has_fed_products(graph: ModelGraph) -> bool:
-    """Whether a product has weights that only a run knows: ONNX Runtime's exact way does not reach these."""
+    """Whether a product has weights that are inputs: ONNX Runtime's exact way does not cover these."""
     return any(
         (_is_product(graph, node) and not any(map(graph.is_constant, _weights(node))))
         or any(has_fed_products(body.graph) for body in node.bodies)
@@ -84,7 +83,7 @@ def has_fed_products(graph: ModelGraph) -> bool:
 
 @cache
 def cuts_off() -> bool:
-    """Whether ONNX Runtime does so on this processor, as a product shows."""
+    """Whether ONNX Runtime does so on this processor, tried with a product."""
     ones, weights = np.full((1, 64), _LARGEST, np.uint8), np.full((64, 16), 127, np.int8)
     node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
     made = helper.make_graph(
@@ -133,7 +132,7 @@ def _weights(node: GraphNode) -> list[int]:
 
 
 def _is_dequantised(graph: ModelGraph, node: GraphNode) -> bool:
-    """Whether it multiplies what was dequantised from uint8 by what was from int8."""
+    """Whether a product's inputs were dequantised from uint8 and from int8."""
     if node.proto.domain not in ("", "ai.onnx") or node.proto.op_type not in _DEQUANTISED:
         return False
     data, weights = (_quantised(graph, _input(node, which)) for which in (0, 1))
@@ -148,7 +147,7 @@ def _is_dequantised(graph: ModelGraph, node: GraphNode) -> bool:
 
 
 def _quantised(graph: ModelGraph, value: int) -> str | None:
-    """The name of what a value was dequantised from; None where it was not."""
+    """The name of the quantised value behind a dequantised one; None if it was not dequantised."""
     if value == LEFT_OUT:
         return None
     makers = {name: node.proto for node in graph.nodes for name in node.proto.output}
@@ -169,8 +168,8 @@ def _may_be(graph: ModelGraph, value: int, element: int) -> bool:
 
 
 def _overflow(weights: np.ndarray | None, node: GraphNode) -> bool:
-    """Whether two weights of one result, times the largest uint8, may be more than 16 bits hold; of weights
-    that only a run knows they may. Which two are added first is ONNX Runtime's: any of a result's."""
+    """Whether two weights of one result, times the largest uint8, may exceed 16 bits. Any two of a result's
+    weights may be added first, and weights that are inputs may exceed it."""
     if weights is None:
         return True
     weights = weights.astype(np.int32)
@@ -191,5 +190,5 @@ def _overflow(weights: np.ndarray | None, node: GraphNode) -> bool:
 
 
 def _is_transposed(node: GraphNode) -> bool:
-    """Whether a product's weights are given as columns by rows."""
+    """Whether a product's weights are columns by rows."""
     return any(one.name == "transB" and one.i for one in node.proto.attribute)

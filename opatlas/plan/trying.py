@@ -1,4 +1,5 @@
-"""Whether somebody may run a model: tried over an example, in time, and held against what is expected."""
+"""Tries whether a candidate may run a model: over an example, within a time limit, compared with the expected
+outputs."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ from opatlas.plan.saturating import CutOff
 from opatlas.plan.semantics.taking_part import Admission
 
 LOADING_S = 30.0
-"""For loading a plan, or the model into frameworks, one after another; what does not load within it takes no
-part."""
+"""The time for loading plans and frameworks, one after another; candidates that do not load in it are left
+out."""
 TRIED_S, HOPELESS = 2.0, 100.0
 """A first run may take so many seconds, or so many times as long as the default's, whichever is more."""
 HOPELESS_S = 0.1
-"""A second run that takes longer than this, and so many times as long as the default's, is the last."""
+"""If a second run takes longer than this, and many times as long as the default's, it is the last."""
 OTHER_VALUES = "it gives other values than the whole model in ONNX Runtime"
 DIFFERS_FROM_EXACT = "it gives other values than the model computed in float64"
 CUT_OFF = (
@@ -40,14 +41,15 @@ Build = Callable[[ModelPlan], Executor]
 
 @dataclass(frozen=True)
 class DefaultRun:
-    """The default's first run over the example: what it gave, and in how many seconds."""
+    """The default's first run over the example: its outputs, and its seconds."""
 
     outputs: list[np.ndarray]
     seconds: float
 
     @classmethod
     def of(cls, executor: Executor, feed: Feed, limit_s: float) -> DefaultRun:
-        """Raises what the default raises, and :class:`opatlas.plan.limits.TookTooLong`; it is closed then."""
+        """Raises what the default raises, and :class:`opatlas.plan.limits.TookTooLong`, and closes it
+        then."""
         start = time.perf_counter()
         try:
             outputs = executor.run(feed, limit_s=limit_s)
@@ -61,8 +63,8 @@ class DefaultRun:
 
 
 class ExampleCheck:
-    """Of one model over ``feed``, and over the examples that ``held_to`` has. ``cut_off``: what of it is left
-    to the default; ``admission``: what is known of who computes what."""
+    """Checks candidates for one model over ``feed``, and over the examples of ``held_to``. ``cut_off``: what
+    stays with the default; ``admission``: known differences of frameworks."""
 
     def __init__(
         self,
@@ -81,8 +83,8 @@ class ExampleCheck:
         self.expects_other = False
 
     def expect(self, exact: Sequence[np.ndarray] | None) -> bool:
-        """These outputs of whoever is tried, as far as anybody could tell them; whether the default differs
-        from them."""
+        """Expect these outputs instead of the default's, if they are known; returns whether the default
+        differs from them."""
         if exact is not None:
             wanted = [one.astype(like.dtype) for one, like in zip(exact, self._expected, strict=True)]
             self.expects_other = not all(map(is_close, self._expected, wanted))
@@ -90,8 +92,8 @@ class ExampleCheck:
         return self.expects_other
 
     def check(self, plan: ModelPlan) -> None:
-        """Raises :class:`LoadError` where it is known before that a plan gives other values over some inputs,
-        or could not be ended."""
+        """Raises :class:`LoadError` if a plan is known to give other values over some inputs, or could not be
+        ended."""
         if self.cut_off.forbids(plan):
             raise LoadError(CUT_OFF)
         in_openvino = any(step.by == ByFramework("openvino") for step in plan.steps)
@@ -129,11 +131,11 @@ class ExampleCheck:
 
     @property
     def _limit_s(self) -> float:
-        """For one run."""
+        """The time limit for one run."""
         return max(TRIED_S, HOPELESS * self.found.seconds)
 
     def _refuse_hopeless(self, executor: Executor) -> None:
-        """By its second run: the first has in it what only a first one does."""
+        """Judges the second run: the first also does what only a first run does."""
         start = time.perf_counter()
         executor.run(self._feed)
         took_s = time.perf_counter() - start
@@ -143,6 +145,6 @@ class ExampleCheck:
 
 
 def _nodes_of_kernels(executor: Executor) -> list[int]:
-    """By their numbers in the model as it was given."""
+    """The nodes of kernels by their numbers in the model as it was given."""
     steps = (step for step in executor.plan.steps if isinstance(step.by, ByKernel))
     return [number for step in steps for number in executor.graph.own_nodes(step.nodes)]

@@ -1,5 +1,5 @@
-"""Models as ``onnxruntime.InferenceSession`` runs them, by what is fastest here: :class:`Session`. Names come
-when they are first asked for."""
+"""Models that run as in ``onnxruntime.InferenceSession``, by what is fastest here: :class:`Session`. Names
+are imported when they are first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session has of ``onnxruntime.InferenceSession`` beside ``run``, by the rows of
+"""The methods that a session shares with ``onnxruntime.InferenceSession`` beside ``run``, by the rows of
 :mod:`opatlas.session.surface`."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger("opatlas")
 
 
 class AsOnnxRuntime:
-    """The part of :class:`opatlas.session.Session` that answers as ONNX Runtime's session does."""
+    """The part of :class:`opatlas.session.Session` with the interface of ONNX Runtime's session."""
 
     graph: ModelGraph
     refused: Mapping[str, str]
@@ -50,7 +50,7 @@ class AsOnnxRuntime:
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
     ) -> list[Any]:
-        """The session's."""
+        """See :meth:`opatlas.session.Session.run`."""
         raise NotImplementedError
 
     def _leave_to_onnxruntime(
@@ -59,30 +59,30 @@ class AsOnnxRuntime:
         raise NotImplementedError
 
     def get_inputs(self) -> list[NodeArg]:
-        """What a run is given."""
+        """The inputs of a run."""
         return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.input_names]
 
     def get_outputs(self) -> list[NodeArg]:
-        """What a run gives."""
+        """The outputs of a run."""
         return [NodeArg(name, self.graph.proto_of(name)) for name in self.graph.output_names]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Constants that a run may be given too."""
+        """Constants that a run may set too."""
         return list(self._overridable)
 
     def get_modelmeta(self) -> ModelMeta:
-        """What the model says of itself."""
+        """The model's metadata."""
         return self._meta
 
     def get_providers(self) -> list[str]:
-        """Those that ONNX Runtime would name; the processor's, whoever runs the model there."""
+        """The providers that ONNX Runtime would name: the CPU's, whatever runs the model."""
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         return {one: {} for one in self._providers}
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """With other than the processor's the session is plain ONNX Runtime's from now on."""
+        """With other providers than the CPU's, plain ONNX Runtime runs the session from now on."""
         asked = followed(None, providers, provider_options, {})
         if asked.why_not:
             given = replace(self._arguments, providers=providers, provider_options=provider_options)
@@ -91,21 +91,21 @@ class AsOnnxRuntime:
             self._providers = asked.providers
 
     def get_session_options(self) -> Any:
-        """The caller's own; default ones where none were given."""
+        """The caller's own options, or default ones."""
         return self._arguments.sess_options or ort.SessionOptions()
 
     def enable_fallback(self) -> None:
-        """Nothing: a plan has no provider that could fail."""
+        """Does nothing: a plan has no provider that could fail."""
 
     def disable_fallback(self) -> None:
-        """Nothing: a plan has no provider that could fail."""
+        """Does nothing: a plan has no provider that could fail."""
 
     def end_profiling(self) -> str:
-        """No file: a session that is asked for a profile is plain ONNX Runtime's."""
+        """No file: plain ONNX Runtime runs a session that is asked for a profile."""
         return ""
 
     def get_profiling_start_time_ns(self) -> int:
-        """0, as of a session that is not profiled."""
+        """0, as for a session without a profile."""
         return 0
 
     def run_with_ort_values(
@@ -114,18 +114,18 @@ class AsOnnxRuntime:
         input_dict_ort_values: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[Any]:
-        """As :meth:`run`, from and to ONNX Runtime's values."""
+        """Like :meth:`run`, with ONNX Runtime's values as inputs and outputs."""
         if run_options is None and self._gives_arrays:
             return [as_value(one) for one in self.run(output_names, input_dict_ort_values)]
         plain = self._plainly("values", "A run of values has run options, or outputs that are no arrays.")
         return list(plain.run_with_ort_values(output_names, input_dict_ort_values, run_options))
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs tied by name, for :meth:`run_with_iobinding`."""
+        """A binding of inputs and outputs by name, for :meth:`run_with_iobinding`."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
-        """One run over what is bound, here or by ``onnxruntime.IOBinding``."""
+        """One run over what is bound, here or in an ``onnxruntime.IOBinding``."""
         if not isinstance(iobinding, IOBinding):
             plain = self._plainly("binding", "A binding is ONNX Runtime's own.")
             plain.run_with_iobinding(iobinding, run_options)
@@ -138,7 +138,7 @@ class AsOnnxRuntime:
         iobinding._run_plainly(self._plainly("binding", why), run_options)
 
     def _run_bound_held(self, binding: IOBinding, run_options: Any) -> None:
-        """By the plan, held against ONNX Runtime as long as runs are. Raises :class:`NotPlanned`."""
+        """Run by the plan; the first runs are compared with ONNX Runtime. Raises :class:`NotPlanned`."""
         by = self._sharing.instead or self  # on engines of fewer threads another session runs it
         if (held := by._held) is None or run_options is not None:
             self._run_bound(binding, run_options)
@@ -157,7 +157,7 @@ class AsOnnxRuntime:
             binding._run_planned((self._sharing.instead or self)._run_planned, run_options)
 
     def __getattr__(self, name: str) -> Any:
-        """What ONNX Runtime's session has beyond is its own (:mod:`opatlas.session.surface`)."""
+        """ONNX Runtime's session has all other methods (:mod:`opatlas.session.surface`)."""
         why = f"A plan has no {name}."
         if name == "_sess":  # what ``onnxruntime.IOBinding(session)`` reads
             return self._plainly(name, why)._sess
@@ -170,13 +170,13 @@ class AsOnnxRuntime:
         self.refused = {"opatlas": why, **self.refused}
 
     def _plainly(self, kind: str, why: str) -> ort.InferenceSession:
-        """ONNX Runtime's own session, for what the plan does not take."""
+        """ONNX Runtime's own session, for what the plan does not accept."""
         return self._plain.session(kind, why)
 
     def _run_planned(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], deadline_s: float = math.inf
     ) -> list[Any]:
-        """By the plan. Raises :class:`NotPlanned` for what it does not take, or fails over."""
+        """Run by the plan. Raises :class:`NotPlanned` for what it does not accept, or fails over."""
         wanted = self.graph.output_names if output_names is None else output_names
         if not isinstance(wanted, list | tuple) or not set(wanted) <= set(self.graph.output_names):
             raise NotPlanned(f"The outputs {wanted!r} are not the model's.")

@@ -1,4 +1,5 @@
-"""What of a plan that gives other values than ONNX Runtime is to blame: the model's form, or some kernels."""
+"""Finds what is to blame if a plan gives other values than ONNX Runtime: the model's form, or some
+kernels."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ Build = Callable[[ModelPlan], Executor]
 def form_differs(
     graph: ModelGraph, plan: ModelPlan, build: Build, feed: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> bool:
-    """Whether ONNX Runtime itself gives other outputs than are ``expected`` (by name) for this form of the
-    model, whoever runs it by the plan."""
+    """Whether ONNX Runtime itself gives other outputs than ``expected`` (by name) for this form of the
+    model."""
     return not _gives(graph, whole(graph, plan.target, plan.setting), build, feed, expected)
 
 
@@ -33,8 +34,8 @@ def blamed_kernels(
     expected: Mapping[str, Any],
     seconds: float,
 ) -> list[ByKernel]:
-    """Those that give other outputs than are ``expected`` over ``feed`` though ONNX Runtime runs the rest of
-    the model: each is tried so, within so many seconds in all. None of bodies."""
+    """The kernels that give other outputs than ``expected`` over ``feed`` while ONNX Runtime runs the rest.
+    Each is tried, within so many seconds in all; kernels in bodies are not."""
     end, found = time.perf_counter() + seconds, []
     for at, choice in kernels_in(plan).items():
         if time.perf_counter() > end:

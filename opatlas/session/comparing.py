@@ -1,4 +1,4 @@
-"""A session beside ONNX Runtime's own of the same model."""
+"""Compares a session with ONNX Runtime's own session of the same model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opatlas.session.session import Session
 
 
 def compared(session: Session, feed: Mapping[str, np.ndarray], seconds: float) -> tuple[TimedInTurns, ...]:
-    """What runs, and ONNX Runtime's own session of the same model on the same inputs, in turns."""
+    """Both sessions, timed in turns on the same inputs."""
     theirs = onnxruntime_session(session.graph, session.threads)
     runs = {
         "ONNX Runtime": lambda: theirs.run(None, dict(feed)),
@@ -24,7 +24,7 @@ def compared(session: Session, feed: Mapping[str, np.ndarray], seconds: float) -
 
 
 def onnxruntime_session(graph: ModelGraph, threads: int) -> Any:
-    """What a user of ONNX Runtime would run the model by."""
+    """The session with which a user of ONNX Runtime would run the model."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()

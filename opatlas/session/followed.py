@@ -1,5 +1,5 @@
-"""What of a caller's ``InferenceSession(…)`` a plan does, and why ONNX Runtime has to do it where a plan does
-not: decided by the rows of :mod:`opatlas.session.surface`."""
+"""Which arguments of ``InferenceSession(…)`` a plan can honour, and why ONNX Runtime must take over
+otherwise; by the rows of :mod:`opatlas.session.surface`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from opatlas.session.surface import ARGUMENTS, SESSION_OPTIONS, followed_without
 log = logging.getLogger("opatlas")
 PROVIDER = "CPUExecutionProvider"
 BESIDE = "AzureExecutionProvider"
-"""Computes nothing here: it calls remote services, by operators that come with a library of custom ones."""
+"""Computes nothing here: it calls remote services, for operators that need a library of custom ones."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """``why_not``: the option that no plan honours, in words; empty where one does all that is asked.
-    ``threads``: None for all cores. ``dims``: sizes of symbolic dimensions. ``providers``: those that ONNX
-    Runtime would name."""
+    """``why_not``: the option that no plan honours, in words; empty if a plan honours all. ``threads``:
+    None for all cores. ``dims``: sizes of symbolic dimensions. ``providers``: those that ONNX Runtime
+    would name."""
 
     why_not: str = ""
     threads: int | None = None
@@ -41,7 +41,8 @@ def followed(
     provider_options: Any,
     more: Mapping[str, Any],
 ) -> Followed:
-    """Of the arguments of ``InferenceSession(…)`` beside the model; ``more``: those in no signature."""
+    """For the arguments of ``InferenceSession(…)`` beside the model; ``more``: those that no signature
+    lists."""
     why_not = unfollowed_options(sess_options) or _unfollowed_keyword(more)
     if why_not:
         return Followed(why_not)
@@ -53,7 +54,7 @@ def followed(
 
 
 def unfollowed_options(options: Any) -> str:
-    """Why no plan does what these ``SessionOptions`` say, empty where one does."""
+    """Why no plan honours these ``SessionOptions``; empty if one does."""
     if options is None:
         return ""
     if not isinstance(options, ort.SessionOptions):
@@ -72,7 +73,7 @@ def _told(kind: str, name: str) -> str:
 
 @cache
 def _defaults() -> Mapping[str, Any]:
-    """What the properties of options say before anybody has set one."""
+    """The default values of the options' properties."""
     options, kind = ort.SessionOptions(), ort.SessionOptions
     return {name: getattr(options, name) for name in dir(kind) if isinstance(getattr(kind, name), property)}
 
@@ -93,7 +94,7 @@ def _unfollowed_keyword(more: Mapping[str, Any]) -> str:
 
 
 def _named_providers(providers: Any, provider_options: Any) -> tuple[tuple[str, ...], str]:
-    """The providers of a session that a plan can stand in for; else why it cannot."""
+    """The providers of a session that a plan can replace; otherwise why it cannot."""
     installed = ort.get_available_providers()
     if providers is None or (isinstance(providers, list | tuple) and not providers):
         # Without a word it would be all that there are.
@@ -123,8 +124,8 @@ def _is_provider(given: Any) -> bool:
 
 
 def is_of_caller(error: Exception, has_plan: bool) -> bool:
-    """Whether it says what is wrong in an argument of our own, a plan that was given among them. Nothing else
-    is the caller's fault, as long as ONNX Runtime runs the model."""
+    """Whether the error is about an argument that Opatlas adds, such as a plan. Anything else is not the
+    caller's fault, as long as ONNX Runtime runs the model."""
     if has_plan and isinstance(error, OpatlasError):
         return not isinstance(error, InvalidModel)
     of_model = (InvalidModel, InvalidOperator, InvalidTarget, InvalidPlan)
@@ -132,7 +133,7 @@ def is_of_caller(error: Exception, has_plan: bool) -> bool:
 
 
 def check_own(threads: int | None, dims: Mapping[str, int] | None) -> None:
-    """Raises :class:`opatlas.errors.CallerError` for what no session can have."""
+    """Raises :class:`opatlas.errors.CallerError` for values that no session can have."""
     if threads is not None and (type(threads) is not int or threads < 1):
         raise CallerError(f"A session has at least 1 thread, not {threads!r}.")
     for name, size in (dims or {}).items():

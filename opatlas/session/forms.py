@@ -1,5 +1,4 @@
-"""Other forms of a model, for a session that runs a plan of one: made where its weights are, and taken where
-they give the same values."""
+"""Other forms of a model that a plan can be made for, used only if they give the same values."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ Form = TypeVar("Form", bound=ModelGraph)
 
 
 class OtherForms:
-    """Of one model (``graph``), verified over ``example``, else over random inputs."""
+    """The forms of one model (``graph``), verified over ``example``, else over random inputs."""
 
     def __init__(
         self,
@@ -48,9 +47,8 @@ class OtherForms:
         self._exact: dict[str, list[np.ndarray] | None] = {}
 
     def folded(self) -> ModelGraph:
-        """The simpler form of a model with normalisations that are folded into what they follow there: its
-        operators are fewer then, and those of many models. Any other model is as it is, and so is one whose
-        simpler form is not verified."""
+        """The model with normalisations folded into the nodes before them: it then has fewer operators, which
+        more models share. Without such normalisations, or if that form is not verified, the model itself."""
         if not _has_foldable(self.graph):
             return self.graph
         try:
@@ -60,7 +58,7 @@ class OtherForms:
             return self.graph
 
     def simpler(self) -> ModelGraph:
-        """As :func:`simplified_graph` says, made once: it and its verification take a second or more."""
+        """The result of :func:`simplified_graph`, made once: it takes a second or more."""
         if self._simpler is None:
             try:
                 self._simpler = simplified_graph(self.graph, self._dims, self._feed(), self._threads)
@@ -71,25 +69,26 @@ class OtherForms:
         return self._simpler
 
     def laid_out(self, graph: ModelGraph, nhwc: ChannelsLast) -> ModelGraph:
-        """As :func:`laid_out_graph` says, of the model or its simpler form, which has the same inputs."""
+        """The result of :func:`laid_out_graph` for the model or its simpler form, which has the same
+        inputs."""
         return laid_out_graph(graph, nhwc, self._feed(), self._threads)
 
     def profiled(self, graph: ModelGraph) -> ModelProfile:
-        """What some runs show of the model, or of its simpler form; made once."""
+        """A profile of some runs of the model, or of its simpler form; made once."""
         if graph.key not in self._profiles:
             self._profiles[graph.key] = profile_in_place(graph, self._feed(), self._threads)
         return self._profiles[graph.key]
 
     def in_float64(self, graph: ModelGraph, feed: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
-        """What the model, or its simpler form, gives over ``feed`` in float64; made once, since it takes
-        large models seconds. None where nobody can tell."""
+        """The outputs over ``feed`` in float64; computed once, since a large model takes seconds. None if
+        they cannot be computed."""
         if graph.key not in self._exact:
             self._exact[graph.key] = in_float64_if_possible(graph, feed, self._threads)
         return self._exact[graph.key]
 
     def exactly(self, graph: ModelGraph, feed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray] | None:
-        """The same; of 8-bit products that PyTorch lacks, and ONNX Runtime cannot compute exactly, what ONNX
-        says of them."""
+        """The same. For 8-bit products that PyTorch lacks and ONNX Runtime cannot compute exactly, ONNX's own
+        evaluator."""
         found = self.in_float64(graph, feed)
         if found is None and cut_off_products(graph) and has_fed_products(graph):
             return by_onnx(graph, feed, conf().first_run_s)
@@ -111,8 +110,8 @@ def _has_foldable(graph: ModelGraph) -> bool:
 def simplified_graph(
     graph: ModelGraph, dims: Mapping[str, int] | None, feed: Mapping[str, np.ndarray], threads: int
 ) -> ModelGraph:
-    """The model as :func:`opatlas.graph.simplify.simplified` makes it, if it gives over ``feed`` what the
-    model itself does. Raises :class:`NotSimplified`, and what :class:`ModelGraph` raises."""
+    """The model simplified by :func:`opatlas.graph.simplify.simplified`, if it gives the model's outputs over
+    ``feed``. Raises :class:`NotSimplified`, and what :class:`ModelGraph` raises."""
 
     def simpler() -> ModelGraph:
         found = ModelGraph(simplified(graph.model, dims).SerializeToString(), dims)
@@ -126,8 +125,8 @@ def simplified_graph(
 def laid_out_graph(
     graph: ModelGraph, nhwc: ChannelsLast, feed: Mapping[str, np.ndarray], threads: int
 ) -> LaidOutGraph:
-    """The model with this of it channels-last (:mod:`opatlas.graph.laid_out`), if it gives over
-    ``feed`` what the model itself does. Raises :class:`NotLaidOut`, and what :class:`ModelGraph` raises."""
+    """The model with these nodes channels-last (:mod:`opatlas.graph.laid_out`), if it gives the model's
+    outputs over ``feed``. Raises :class:`NotLaidOut`, and what :class:`ModelGraph` raises."""
     said = "The model with nodes channels-last"
     return verified(graph, lambda: LaidOutGraph(graph, nhwc), feed, threads, refusal=NotLaidOut, said=said)
 
@@ -141,8 +140,8 @@ def verified(
     refusal: type[Exception],
     said: str,
 ) -> Form:
-    """What ``make`` gives, if it gives over ``feed`` what ``graph`` does; ``said``: what people call it.
-    Raises a ``refusal``, and what ``make`` raises."""
+    """The result of ``make``, if it gives the outputs of ``graph`` over ``feed``; ``said``: its label. Raises
+    a ``refusal``, and what ``make`` raises."""
     if graph.is_random:
         raise refusal("The model has random numbers: no two runs of it can be compared.")
     found = make()

@@ -1,5 +1,5 @@
-"""A plan that a session is given or asks the service for: where it is from, whether it fits, and what it came
-to."""
+"""A plan that a session is given or asks the service for: reading it, checking that it fits, and reporting
+the result."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from opatlas.streams.timeline import Timeline
 
 log = logging.getLogger("opatlas")
 PASSES = ("kernels", "fusion", "layout")
-"""What a session asks a plan by; the model was simplified before."""
+"""The passes that a session asks for; the model was simplified before."""
 ASKED_FUSIONS, ASKED_LAYOUTS = 16, 8
 """Fused and channels-last operators that a session has explored for it: those that might save most."""
 WAIT_S = 30.0
-"""For the service to make a plan: fused operators of a large model take it seconds."""
+"""How long the service may make a plan: fused operators of a large model take seconds."""
 
 
 @dataclass(frozen=True)
 class GivenPlan:
-    """``graph``: what it is a plan of, the model or its simpler form; ``running``: that, or its laid-out form
-    where the plan has layouts; ``number``: the service's, to which what was measured and how a run went are
-    told, None of any other."""
+    """``graph``: the form that the plan is for, the model or its simpler form; ``running``: that form, laid
+    out if the plan has layouts; ``number``: the service's number of the plan, to which results are reported.
+    None for any other plan."""
 
     plan: ModelPlan
     graph: ModelGraph
@@ -46,8 +46,8 @@ class GivenPlan:
     number: int | None = None
 
     def report(self, client: Client, chosen: Chosen, runs: str = "") -> None:
-        """Tell the service what the plan came to, beside the job: in one stream, or in several where that was
-        faster. ``runs``: what runs by now, where that is not what was chosen."""
+        """Report the plan's times to the service, in one stream or in several if that was faster. ``runs``:
+        what runs now, if that is not what was chosen. Does not delay the job."""
         standings, runs = chosen.standings, runs or said_of(chosen.plan)
         every = [one for one in standings[1:] if one.said in chosen.of_given]
         mine = max(every, key=lambda one: (one.said == runs, one.ratios.ratio), default=None)
@@ -64,7 +64,7 @@ class GivenPlan:
         client.aside(lambda: self._send(client, "measured", measured))
 
     def report_timeline(self, client: Client, timeline: Timeline) -> None:
-        """Tell the service of a run by the plan, beside the job."""
+        """Report a run by the plan to the service. Does not delay the job."""
         client.aside(lambda: self._send(client, "timeline", timeline.to_json()))
 
     def _send(self, client: Client, what: str, report: Mapping[str, Any]) -> None:
@@ -82,9 +82,8 @@ def given_plan(
     forms: OtherForms,
     most_error: float | None = None,
 ) -> GivenPlan | None:
-    """What a caller gives (:func:`read_given`); with True what the service gives for the asking, None where
-    it gives nothing, which is logged; with nothing, None. ``most_error``: it is asked for kernels that err at
-    most so many times as much as ONNX Runtime."""
+    """The caller's plan (:func:`read_given`). True: the service's plan, or None (logged) if it has none.
+    Nothing: None. ``most_error``: ask for kernels that err at most so many times as much as ONNX Runtime."""
     if given is None or given is False:
         return None
     if given is not True:
@@ -99,14 +98,11 @@ def given_plan(
 def read_given(
     given: Any, graph: ModelGraph, place: tuple[str, str], client: Client, forms: OtherForms
 ) -> GivenPlan:
-    """A :class:`ModelPlan`, its JSON, or what ``/api/v1/plans`` answers: with a signature, which must be a
-    trusted key's then, and the plan's number. It may be for the model or for its simpler form, and have some
-    of its nodes channels-last.
-
-    Raises :class:`opatlas.plan.plan.InvalidPlan` for a plan of another model, target, setting or version, or
-    one that does not compute the model; :class:`opatlas.errors.LoadError` for a signature that does not
-    count.
-    """
+    """Reads a :class:`ModelPlan`, its JSON, or an answer of ``/api/v1/plans``, which has the plan's number
+    and a signature that must be of a trusted key. It may be for the model or its simpler form, with some
+    nodes channels-last. Raises :class:`opatlas.plan.plan.InvalidPlan` for a plan of another model, target,
+    setting or version, or one that does not compute the model; :class:`opatlas.errors.LoadError` for a
+    signature that is not valid."""
     document, number = given, None
     if isinstance(given, Mapping) and isinstance(given.get("plan"), Mapping):
         document = given["plan"]
@@ -144,12 +140,10 @@ def asked_plan(
     forms: OtherForms,
     most_error: float | None = None,
 ) -> GivenPlan:
-    """The service's plan of the model's simpler form (of the model itself where it has none): operators that
-    it has never seen are told to it first, and fused ones that might save most become misses. Kernels are
-    weighed against what ONNX Runtime takes for their nodes where they stand, branches and loops by how often
-    they run.
-
-    Raises :class:`opatlas.errors.OpatlasError` where the service gives none."""
+    """The service's plan for the model's simpler form (the model itself if it has none). Unknown operators
+    are sent first; fused ones that might save most become misses. The service weighs kernels against ONNX
+    Runtime's times in place, and branches and loops by how often they run. Raises
+    :class:`opatlas.errors.OpatlasError` if there is no plan."""
     original = graph.key
     try:
         graph = forms.simpler()
@@ -168,8 +162,8 @@ def asked_plan(
 def made_by_service(
     client: Client, structure: ModelStructure, passes: Sequence[str], **more: Any
 ) -> Mapping[str, Any]:
-    """The service's answer with a plan of the structure; ``more``: further fields of the request. Raises
-    :class:`opatlas.errors.OpatlasError` where it gives none."""
+    """The service's answer with a plan for the structure; ``more``: further fields of the request. Raises
+    :class:`opatlas.errors.OpatlasError` if there is none."""
     wanted = {
         "structure": structure.to_json(),
         "target": client.target.to_json(),
@@ -186,8 +180,8 @@ def made_by_service(
 
 
 def fused_operators(plan: ModelPlan, graph: ModelGraph, *, laid_out: bool = False) -> dict[str, Operator]:
-    """The operators in a plan that was checked, bodies included, by their keys, that may be no node's own in
-    the model: those of several nodes, and all of a laid-out form. ``laid_out``: it is a body's there."""
+    """Operators of a checked plan, bodies included, that may not be those of single nodes in the model, by
+    their keys: fused ones, and all of a laid-out form. ``laid_out``: the form is a body's."""
     found, laid_out = dict[str, Operator](), laid_out or bool(plan.nhwc)
     for step in plan.steps:
         if isinstance(step.by, ByKernel) and (len(step.nodes) > 1 or laid_out):

@@ -1,8 +1,8 @@
-"""A session's first runs on the caller's own inputs, some of them held against ONNX Runtime.
+"""Compares some of a session's first runs with ONNX Runtime, on the caller's own inputs.
 
-What agrees on an example may differ on what a caller gives: indices beyond 32 bits, numbers that wrap, NaN.
-So ONNX Runtime, given the model as the caller gave it, makes some of the first runs too. Where it gives other
-values these are the caller's, and from then on it runs the model.
+Candidates that agree on an example may differ on other inputs: indices beyond 32 bits, numbers that wrap
+around, NaN. So ONNX Runtime also executes some of the first runs, with the model as the caller gave it. If
+its values differ, the caller gets them, and it runs the model from then on.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from opatlas.session.io_binding import as_array
 
 log = logging.getLogger("opatlas")
 COPIES = 3
-"""Of the weights, while ONNX Runtime loads the model: as they are read, as it lays them out, and its own."""
+"""Copies of the weights while ONNX Runtime loads the model: as read, as it lays them out, and its own."""
 
 Named = Mapping[str, Any]
 Left = Callable[[str, Named, Named, OnnxRuntimeRegion], None]
-"""Told why ONNX Runtime has to run the model from now on, over which inputs, what it gave for them (nothing
-where it fails), and given the model as it has it loaded."""
+"""Called when ONNX Runtime has to run the model from now on: why, the inputs, its outputs (None if it fails),
+and its loaded model."""
 
 
 class HeldRuns:
-    """Of the session of a model (``graph``: as the caller gave it). ``most`` runs are held, each for
-    ``limit_s`` at most. ``exact``: as the session's own ONNX Runtime computes. ``is_own``: whether a run over
-    inputs is not ONNX Runtime's anyway. ``if_open``: ONNX Runtime's session of the model, if there is
-    one yet; else one is opened, and closed when no further run is held.
+    """The compared runs of a session for a model (``graph``: as the caller gave it).
 
-    ``over`` says why no further run is held, "" while some are; ``peak_bytes``: about what the process had in
-    memory for it beside the session, at most. One run is held at a time: those beside it go on as they are.
+    At most ``most`` runs are compared, each for at most ``limit_s``. ``exact``: as for the session's own ONNX
+    Runtime. ``is_own``: whether something else than ONNX Runtime runs these inputs. ``if_open``: ONNX
+    Runtime's session of the model if there is one; otherwise one is opened, and closed after the last
+    comparison. ``over``: why no further run is compared, "" while some are. ``peak_bytes``: about the most
+    extra memory that this took. One run is compared at a time; others at the same moment go on as they are.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class HeldRuns:
             self.over = "no runs are to be held"
 
     def run(self, feed: Named, run: Callable[[], Named], left_s: float = math.inf) -> Named:
-        """What ``run`` gives by name for these inputs; where ONNX Runtime gives other values, its own.
-        ``left_s``: how long the caller can wait. Raises what ``run`` raises: where ONNX Runtime fails over
-        the inputs, it runs once more, after ``left`` was told."""
+        """The outputs of ``run`` by name, or ONNX Runtime's if they differ. ``left_s``: how long the caller
+        can wait. Raises what ``run`` raises: if ONNX Runtime fails over the inputs, it runs once more after
+        ``left`` was called."""
         with self._lock:
             is_due = not self.over and self.schedule.is_due
         if not is_due or not self._holding.acquire(blocking=False):
@@ -93,12 +93,12 @@ class HeldRuns:
             self._holding.release()
 
     def close(self, why: str = "the session was closed") -> None:
-        """Hold no further run, and let go of ONNX Runtime's session."""
+        """Compare no further run, and release ONNX Runtime's session."""
         self.over = self.over or why
         self._session = None
 
     def _copied(self, feed: Named) -> Named | None:
-        """The inputs before anybody writes into them; None where ONNX Runtime runs them, or refuses them."""
+        """A copy of the inputs, in case they are overwritten; None if ONNX Runtime runs or refuses them."""
         try:
             given = {name: as_array(value) for name, value in feed.items()}
             return {name: _own(value) for name, value in given.items()} if self._is_own(given) else None
@@ -149,7 +149,7 @@ class HeldRuns:
         self._left(reason, feed, theirs, region)
 
     def _opened(self) -> Any:
-        """ONNX Runtime's session of the model; None where there is none."""
+        """ONNX Runtime's session of the model; None if it cannot be opened."""
         if (found := self._session) is not None:
             return found
         self._before = resident_bytes()

@@ -1,12 +1,11 @@
-"""Which of a session's first runs are held against ONNX Runtime. PURE."""
+"""Which of a session's first runs are compared with ONNX Runtime. PURE."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SHARE = 0.25
-"""Of the time that runs have taken, the most that holding some of them takes; the first one aside, and what
-opening ONNX Runtime takes."""
+"""The most of the runs' time that comparisons may take, the first one and opening ONNX Runtime aside."""
 
 
 @dataclass

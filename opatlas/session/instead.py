@@ -1,4 +1,4 @@
-"""Plain ONNX Runtime in a plan's place: how it is opened, and when a session says so."""
+"""Plain ONNX Runtime in place of a plan: how it is opened, and when a session says so."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ log = logging.getLogger("opatlas")
 
 
 class NotPlanned(OpatlasError):
-    """A run that the plan does not take; says why. ONNX Runtime runs it, or refuses it."""
+    """A run that the plan does not take, and why. ONNX Runtime executes or refuses it."""
 
 
 @dataclass(frozen=True)
 class AsGiven:
-    """The arguments of ``InferenceSession(…)``, as a caller gave them; ``more``: those in no signature.
-    ``exact``: 8-bit products are computed exactly where the weights are constants."""
+    """The caller's arguments of ``InferenceSession(…)``; ``more``: those that no signature lists. ``exact``:
+    compute 8-bit products exactly if the weights are constants."""
 
     model: Any
     sess_options: Any
@@ -38,8 +38,8 @@ class AsGiven:
     exact: bool = False
 
     def open(self, threads: int | None) -> ort.InferenceSession:
-        """ONNX Runtime's own session of these; ``threads``: of one whose options say nothing. Raises what
-        ONNX Runtime raises."""
+        """ONNX Runtime's own session with these arguments; ``threads``: if the options do not say. Raises
+        what ONNX Runtime raises."""
         options = self.sess_options
         if options is None and (self.exact or threads is not None):
             options = ort.SessionOptions()
@@ -67,8 +67,8 @@ class AsGiven:
 
 @contextmanager
 def _exactly(options: ort.SessionOptions) -> Iterator[None]:
-    """A caller's options ask for exact products, and then say again what they did. Nothing of it is noted as
-    the caller's own (:mod:`opatlas.session.recorded`)."""
+    """Make a caller's options ask for exact products, and restore them afterwards. This is not recorded as
+    the caller's own call (:mod:`opatlas.session.recorded`)."""
     kind = ort.SessionOptions
     add, get = unwrap(kind.add_session_config_entry), unwrap(kind.get_session_config_entry)
     try:
@@ -86,11 +86,9 @@ def _exactly(options: ort.SessionOptions) -> Iterator[None]:
 
 
 class PlainRuns:
-    """ONNX Runtime's own session of a model that has a plan, for what the plan does not take: opened for the
-    first of it, from the model as it was read, since its file may be another's by then.
-
-    ``tell`` is told why, once for each kind of thing.
-    """
+    """ONNX Runtime's session of a planned model, for runs that the plan does not take. It is opened for the
+    first of them, from the model as it was read, since its file may have changed. ``tell`` is called with the
+    reason, once for each kind."""
 
     def __init__(
         self, graph: ModelGraph, asked: Followed, threads: int, tell: Callable[[str], None], *, exact: bool
@@ -103,8 +101,8 @@ class PlainRuns:
         self._is_open = True
 
     def session(self, kind: str, why: str) -> ort.InferenceSession:
-        """The session, for what is of this ``kind``. Raises :class:`opatlas.errors.CallerError` once it was
-        closed."""
+        """The session, for a run of this ``kind``. Raises :class:`opatlas.errors.CallerError` after
+        closing."""
         with self._lock:
             if self._is_open and kind not in self._told:
                 self._told.add(kind)
@@ -112,7 +110,7 @@ class PlainRuns:
         return self.opened()
 
     def opened(self) -> ort.InferenceSession:
-        """The same without a word. Raises as :meth:`session`, and what ONNX Runtime raises."""
+        """The same without logging. Raises like :meth:`session`, and what ONNX Runtime raises."""
         with self._lock:
             if not self._is_open:
                 raise CallerError("The model was closed: make it anew.")
@@ -121,12 +119,12 @@ class PlainRuns:
             return self._session
 
     def if_open(self) -> ort.InferenceSession | None:
-        """The session, if anything has needed one yet."""
+        """The session, if it was needed yet."""
         with self._lock:
             return self._session
 
     def close(self) -> None:
-        """Let go of it for good."""
+        """Close it for good."""
         with self._lock:
             self._session, self._is_open = None, False
 

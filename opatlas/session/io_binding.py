@@ -1,4 +1,4 @@
-"""What of ``onnxruntime.InferenceSession`` is around a run: what inputs and outputs are called, bindings, a
+"""The interface of ``onnxruntime.InferenceSession`` around a run: names of inputs and outputs, bindings, a
 model's metadata."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opatlas.session.instead import NotPlanned
 
 
 class UnreadableValue(CallerError):
-    """A value of ONNX Runtime's that is no array in memory."""
+    """A value of ONNX Runtime that is no array in memory."""
 
 
 class NodeArg:
@@ -60,7 +60,7 @@ def _written(proto: onnx.TypeProto | None) -> str:
 
 @dataclass(frozen=True)
 class ModelMeta:
-    """What a model says of itself, under ONNX Runtime's names."""
+    """A model's metadata, under ONNX Runtime's names."""
 
     producer_name: str = ""
     graph_name: str = ""
@@ -72,7 +72,7 @@ class ModelMeta:
 
     @classmethod
     def of(cls, model: onnx.ModelProto) -> ModelMeta:
-        """As the file has it."""
+        """The metadata in the model's file."""
         return cls(
             model.producer_name,
             model.graph.name,
@@ -85,13 +85,13 @@ class ModelMeta:
 
 
 def overridable_initializers(graph: ModelGraph) -> list[NodeArg]:
-    """A model's constants that a run may be given too."""
+    """A model's constants that a run may set too."""
     given = {one.name for one in graph.model.graph.input} - set(graph.input_names)
     return [NodeArg(name, graph.proto_of(name)) for name in sorted(given)]
 
 
 def as_array(value: Any) -> Any:
-    """An array out of ONNX Runtime's value; anything else as it is."""
+    """An array from a value of ONNX Runtime; anything else unchanged."""
     if not isinstance(value, ort.OrtValue):
         return value
     if not value.is_tensor() or value.device_name().lower() != "cpu":
@@ -100,14 +100,15 @@ def as_array(value: Any) -> Any:
 
 
 def as_value(array: Any) -> Any:
-    """ONNX Runtime's value of an output."""
+    """A value of ONNX Runtime from an output."""
     if not isinstance(array, np.ndarray) or array.dtype.kind in "OSU":
         raise CallerError("Outputs that are no tensors of numbers are given by run, not as OrtValues.")
     return ort.OrtValue.ortvalue_from_numpy(array)
 
 
 def gives_arrays(graph: ModelGraph) -> bool:
-    """Whether all outputs are tensors of NumPy's own numbers, of which ONNX Runtime's values can be made."""
+    """Whether all outputs are tensors of types that NumPy has, so that they can become ONNX Runtime's
+    values."""
     kinds = [graph.walk.types.get(name) for name in graph.output_names]
     return all(kind is not None and has_array(kind) and dtype_of(kind).kind in "biuf" for kind in kinds)
 
@@ -119,8 +120,8 @@ class _Runs(Protocol):
 
 
 class IOBinding:
-    """As ONNX Runtime's, on the CPU: inputs and outputs tied by name. What the plan's run does not take is
-    bound in ONNX Runtime's own binding, which then refuses it or runs."""
+    """Like ONNX Runtime's, on the CPU: inputs and outputs bound by name. What the plan's run does not take
+    goes to ONNX Runtime's own binding, which runs or refuses it."""
 
     def __init__(self, session: _Runs) -> None:
         self._session = session
@@ -147,12 +148,12 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """Read from ``buffer_ptr`` by each run."""
+        """Each run reads from ``buffer_ptr``."""
         given = (device_type, device_id, element_type, shape, buffer_ptr)
         self._bind(self._inputs, name, lambda: _placed(*given), "bind_input", *given)
 
     def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
-        """Read from the value's own memory by each run."""
+        """Each run reads from the value's own memory."""
         self._bind(self._inputs, name, lambda: _memory_of(ortvalue), "bind_ortvalue_input", ortvalue)
 
     def bind_output(
@@ -164,13 +165,13 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Written to ``buffer_ptr`` (with ``element_type`` and ``shape``) by each run; a new array for each
-        unless it is given."""
+        """Each run writes to ``buffer_ptr`` (with ``element_type`` and ``shape``), or to a new array if it is
+        not given."""
         given = (device_type, device_id, element_type, shape, buffer_ptr)
         self._bind(self._outputs, name, lambda: _placed(*given), "bind_output", *given)
 
     def bind_ortvalue_output(self, name: str, ortvalue: Any) -> None:
-        """Written into the value's own memory by each run."""
+        """Each run writes into the value's own memory."""
         self._bind(self._outputs, name, lambda: _memory_of(ortvalue), "bind_ortvalue_output", ortvalue)
 
     def _bind(
@@ -181,8 +182,8 @@ class IOBinding:
         method: str,
         *given: Any,
     ) -> None:
-        """``place``: the memory as an array, None for a new one; where there is none to be had, ONNX Runtime
-        is told at once, so that it refuses what it does not take."""
+        """``place``: the memory as an array, None for a new one. If there can be no array, ONNX Runtime is
+        asked at once, so that it refuses what it does not accept."""
         end = ("in" if ends is self._inputs else "out", name)
         self._calls[end] = (method, given)
         self._foreign.discard(end)
@@ -207,13 +208,13 @@ class IOBinding:
             raise
 
     def get_outputs(self) -> list[Any]:
-        """Those bound, in the order in which they were, as ONNX Runtime's values."""
+        """The bound outputs in the order of binding, as ONNX Runtime's values."""
         if (theirs := self._asked()) is not None:
             return list(theirs.get_outputs())
         return [as_value(self._made[name]) for name in self._outputs]
 
     def get_outputs_as_ortvaluevector(self) -> Any:
-        """As :meth:`get_outputs`, as ONNX Runtime's list of them."""
+        """The same as ONNX Runtime's list."""
         if (theirs := self._asked()) is not None:
             return theirs.get_outputs_as_ortvaluevector()
         values = C.OrtValueVector()
@@ -223,13 +224,13 @@ class IOBinding:
         return values
 
     def copy_outputs_to_cpu(self) -> list[np.ndarray]:
-        """Those bound, in the order in which they were."""
+        """The bound outputs in the order of binding."""
         if (theirs := self._asked()) is not None:
             return list(theirs.copy_outputs_to_cpu())
         return [self._made[name] for name in self._outputs]
 
     def _asked(self) -> ort.IOBinding | None:
-        """ONNX Runtime's binding, where it has the outputs: of the last run, or before there was any."""
+        """ONNX Runtime's binding, if it has the outputs: of the last run, or before any."""
         if self._ran is None and not self._outputs.keys() <= self._made.keys():
             return self._bound_by(self._session._plainly("binding", "Outputs are asked for before a run."))
         return self._ran
@@ -255,7 +256,7 @@ class IOBinding:
         """Nothing runs beside the caller on the CPU."""
 
     def _run_by(self, direct: Direct) -> bool:
-        """Whether the framework ran straight over what is bound; tied to it once."""
+        """Whether the framework ran directly over the bound memory; bound to it once."""
         whose, call = self._direct
         if whose is not direct:
             call = direct.bind(self._inputs, self._outputs) if not self._why_foreign() else None
@@ -271,7 +272,7 @@ class IOBinding:
         return True
 
     def _why_foreign(self) -> str:
-        """Why no plan can run over what is bound, if none can."""
+        """Why no plan can run over what is bound; empty if one can."""
         if self._foreign:
             return "Something is bound that no plan takes."
         unknown = [name for name in self._outputs if name not in self._names]
@@ -295,7 +296,7 @@ class IOBinding:
         self._ran = None
 
     def _misfit(self, made: Mapping[str, Any]) -> str:
-        """Why these outputs do not go where they are bound, if they do not."""
+        """Why these outputs do not fit where they are bound; empty if they do."""
         for name, place in self._outputs.items():
             value = made[name]
             if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
@@ -306,13 +307,13 @@ class IOBinding:
         return ""
 
     def _run_plainly(self, session: ort.InferenceSession, run_options: Any = None) -> None:
-        """One run over what is bound in ONNX Runtime itself."""
+        """One run over the bound memory in ONNX Runtime itself."""
         theirs = self._bound_by(session)
         session.run_with_iobinding(theirs, run_options)
         self._ran = theirs
 
     def _bound_by(self, session: ort.InferenceSession) -> ort.IOBinding:
-        """ONNX Runtime's own binding of the same."""
+        """ONNX Runtime's own binding of the same memory."""
         if self._theirs is None or self._theirs._session is not session._sess:
             made = session.io_binding()
             for (_, name), (method, given) in self._calls.items():
@@ -321,11 +322,11 @@ class IOBinding:
         return self._theirs
 
     def _bound(self) -> dict[str, Any]:
-        """What the last run made of what is bound, by name."""
+        """The last run's bound outputs by name."""
         return {name: self._made[name] for name in self._outputs}
 
     def _put(self, made: Mapping[str, Any]) -> None:
-        """Where these are others than were made, into what is bound. Raises :class:`NotPlanned`."""
+        """Copy these outputs into the bound memory, if they are not there. Raises :class:`NotPlanned`."""
         if why := self._misfit(made):
             raise NotPlanned(why)
         for name, value in made.items():
@@ -344,8 +345,8 @@ def _an_array(given: Any) -> np.ndarray:
 def _placed(
     device_type: str, device_id: int, element_type: Any, shape: Sequence[int] | None, buffer_ptr: int | None
 ) -> np.ndarray | None:
-    """The memory there as an array; None where ONNX Runtime would make some. ``element_type``: NumPy's or
-    ONNX's number."""
+    """The memory as an array; None if ONNX Runtime would make some. ``element_type``: NumPy's or ONNX's
+    number."""
     if device_type.lower() != "cpu":
         raise CallerError(f"a plan binds on the device 'cpu', not on {device_type!r}")
     if buffer_ptr is None:

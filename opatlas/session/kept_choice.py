@@ -1,4 +1,4 @@
-"""What ran a model fastest on this machine, as its cache keeps it between sessions: the plan, and which
+"""What ran a model fastest on this machine, kept in its cache between sessions: the plan, and which
 frameworks are worth trying again."""
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from opatlas.session.left_out import LeftOut
 
 log = logging.getLogger("opatlas")
 RIVAL = 0.8
-"""Of the fastest's speed: a framework that did not reach it is not tried again with other kernels."""
+"""A framework below this share of the fastest's speed is not tried again with other kernels."""
 
 
 def tried_frameworks(named: Sequence[str]) -> tuple[str, ...]:
-    """Those of them that are installed, in the order in which they are tried; raises
-    :class:`opatlas.errors.CallerError` for one that nobody knows."""
+    """The installed ones of these frameworks, in the order of trying; raises
+    :class:`opatlas.errors.CallerError` for an unknown one."""
     if unknown := [one for one in named if one not in OTHERS]:
         raise CallerError(f"There is no framework {unknown[0]!r} to try; there are {', '.join(OTHERS)}.")
     return tuple(one for one in OTHERS if one in named and is_installed(one))
 
 
 class KeptChoice:
-    """For one model, place, and choice of kernels, ``fused`` ones among them, and ``frameworks``. ``store``:
-    the machine's cache; without one nothing is kept. ``exact``: chosen among what computes exactly."""
+    """The choice for one model, place, set of kernels (``fused`` ones included) and ``frameworks``.
+    ``store``: the machine's cache; without one nothing is kept. ``exact``: the choice was among exact
+    candidates."""
 
     def __init__(
         self,
@@ -57,12 +58,12 @@ class KeptChoice:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is anything to choose from beside ONNX Runtime."""
+        """Whether anything but ONNX Runtime could be chosen."""
         return bool(self._kernels.own.choices or self._fused or self._frameworks)
 
     def plan(self) -> ModelPlan | None:
-        """What was chosen from the same kernels, frameworks and libraries. Raises
-        :class:`opatlas.plan.plan.InvalidPlan` for what no longer fits the model."""
+        """The plan chosen from the same kernels, frameworks and libraries. Raises
+        :class:`opatlas.plan.plan.InvalidPlan` if it no longer fits the model."""
         kept = self._store.fact(self._name()) if self._store is not None else None
         if kept is None:
             return None
@@ -78,14 +79,14 @@ class KeptChoice:
         return plan if all(any(one.has(by) for one in known) for by in plan.kernels) else None
 
     def rivals(self) -> tuple[str, ...]:
-        """Frameworks that are worth trying: all of them once, then, when other kernels are known, those that
-        were not far behind. Loading one that was takes seconds to minutes and changes nothing."""
+        """The frameworks worth trying: at first all of them; with other kernels, those that were not far
+        behind. Loading a slow one takes seconds to minutes and changes nothing."""
         kept = self._store.fact(self._rivals_name()) if self._store is not None else None
         may = [one for one in self._frameworks if one not in self._left_out.frameworks]
         return tuple(one for one in may if kept is None or one in kept["rivals"])
 
     def keep(self, plan: ModelPlan, standings: Sequence[TimedInTurns]) -> None:
-        """What was chosen by these, unless the host was too busy to say."""
+        """Keep the choice, unless the host was too busy for a clear one."""
         if self._store is None:
             return
         if any(one.ratios.ratio > UNDECIDED and one.ratios.low <= 1 for one in standings):
@@ -110,7 +111,7 @@ class KeptChoice:
         return self._fact_of("rivals", conf().loading_s)
 
     def _fact_of(self, what: str, more: Any) -> bytes:
-        """What the machine's cache calls a fact about this model here, with these libraries."""
+        """The cache's key for a fact about this model, machine and set of libraries."""
         versions = installed_versions((*LIBRARIES, "openvino"))
         known = (versions, semantics.digest())
         exact = ["exact"] * self._exact  # names of what was kept without stay

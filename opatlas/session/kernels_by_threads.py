@@ -1,4 +1,4 @@
-"""What is known of a model's kernels: on its session's threads, and on fewer once a plan might use these."""
+"""The known kernels of a model: for its session's threads, and for fewer if a plan might use these."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ log = logging.getLogger("opatlas")
 
 
 class KernelsByThreads:
-    """``own``: of the session's number of threads, looked up by who makes this; ``fused`` and ``otherwise``
-    are theirs (:class:`KnownKernels`)."""
+    """``own``: the kernels for the session's number of threads, already looked up; ``fused`` and
+    ``otherwise`` are theirs (:class:`KnownKernels`)."""
 
     def __init__(
         self, client: Client, graph: ModelGraph, fused: Mapping[str, Operator], otherwise: KnownKernels | None
@@ -29,8 +29,8 @@ class KernelsByThreads:
         self._fewer: dict[int, KnownKernels] = {}
 
     def on(self, threads: int) -> KnownKernels | None:
-        """For what runs beside others on fewer threads, as far as that is known, else by kernels of the
-        session's own number; what is not known is explored. None where the client cannot ask for it."""
+        """Kernels for parts that run on fewer threads, if known, else those of the session's number. Unknown
+        ones are explored. None if the client cannot ask."""
         if threads not in self._fewer and (client := self._client.for_threads(threads)) is not None:
             self._fewer[threads] = KnownKernels(client, self._graph, otherwise=self.own)
             try:
@@ -40,21 +40,21 @@ class KernelsByThreads:
         return self._fewer.get(threads)
 
     def choices_on(self, threads: int) -> Mapping[NodeAt, NodeChoice]:
-        """Of nodes for which a kernel of just so many threads is known."""
+        """Nodes with a kernel for exactly so many threads."""
         known = self.on(threads)
         return known.own if known is not None else {}
 
     @property
     def on_fewer(self) -> dict[int, list[str]]:
-        """By the numbers of threads that were asked for: the artifacts that are known there."""
+        """The known artifacts, by the numbers of threads that were asked for."""
         return {threads: known.artifacts for threads, known in self._fewer.items()}
 
     def load(self, by: ByKernel) -> FunctionKernel:
-        """The implementation that a step names, on the threads that it is known for."""
+        """The implementation for a step, on the threads that it is known for."""
         every = (self.own, *self._fewer.values())
         return next((one for one in every if one.has(by)), self.own).load(by)
 
     def close(self) -> None:
-        """Let go of the clients for fewer threads."""
+        """Close the clients for fewer threads."""
         for known in self._fewer.values():
             known.close()

@@ -1,4 +1,4 @@
-"""The kernels that the catalogue has for a model's operators on so many threads, looked up and loaded."""
+"""The catalogue's kernels for a model's operators on so many threads, looked up and loaded."""
 
 from __future__ import annotations
 
@@ -22,12 +22,9 @@ from opatlas.plan.plan import KERNEL_KINDS, ByKernel
 
 
 class KnownKernels:
-    """What the ``client`` is told of the model's operators; its setting says on how many threads they run.
-
-    ``own``: what it knows itself. ``fused``: operators of several nodes, by their keys, looked up in the same
-    request. ``otherwise``: where nothing is known, what these know of more threads, whose kernels run on
-    fewer as well.
-    """
+    """What ``client`` learns about the model's operators; its setting has the number of threads. ``own``:
+    kernels that it already knows. ``fused``: operators of several nodes by key, looked up in the same
+    request. ``otherwise``: kernels for more threads, used if none is known: they run on fewer as well."""
 
     def __init__(
         self,
@@ -43,12 +40,12 @@ class KnownKernels:
 
     @property
     def choices(self) -> dict[NodeAt, NodeChoice]:
-        """Of every node that is an operator, in bodies too: the kernel that is known for it, if it can run in
-        a model."""
+        """For every node that is an operator, bodies included: its known kernel, if that can run in a
+        model."""
         return {**(self._otherwise.choices if self._otherwise is not None else {}), **self.own}
 
     def look_up(self) -> None:
-        """In one request; what is not known is explored."""
+        """Look all operators up in one request; unknown ones are explored."""
         found = self._graph.operators()
         operators = {canonical.operator.key: canonical.operator for canonical, _ in found.values()}
         answers = self._client.lookup_all(list({**operators, **self._fused}.values()))
@@ -61,8 +58,8 @@ class KnownKernels:
     def choice(
         self, operator: str, tensors: tuple[int, ...], fused: tuple[int, ...] = ()
     ) -> NodeChoice | None:
-        """The kernel that the last lookup gave for an operator, by its key, over these values of the model;
-        ``fused``: the nodes that are the operator together."""
+        """The kernel that the last lookup gave for an operator's key, over these values of the model;
+        ``fused``: the nodes that form the operator."""
         answer = self._answers.get(operator)
         if answer is None or answer.best is None:
             return None
@@ -72,12 +69,12 @@ class KnownKernels:
 
     @property
     def count(self) -> int:
-        """Operators with a kernel, those of more threads not counted."""
+        """The number of operators with a kernel, without those for more threads."""
         return len(self._answers)
 
     @property
     def artifacts(self) -> list[str]:
-        """What :attr:`choices` name, each once."""
+        """The artifacts of :attr:`choices`, each once."""
         return sorted({one.by.artifact for one in self.choices.values()})
 
     def has(self, by: ByKernel) -> bool:
@@ -86,7 +83,7 @@ class KnownKernels:
         return mine or (self._otherwise is not None and self._otherwise.has(by))
 
     def load(self, by: ByKernel) -> FunctionKernel:
-        """The implementation that a step names, as the client verified it."""
+        """The implementation for a step, as the client verified it."""
         answer = self._answers.get(by.operator)
         if answer is not None and answer.best is not None and answer.best["artifact"] == by.artifact:
             return FunctionKernel(self._client.load(answer))
@@ -95,12 +92,13 @@ class KnownKernels:
         return self._otherwise.load(by)
 
     def close(self) -> None:
-        """Let go of the client."""
+        """Close the client."""
         self._client.close()
 
 
 class FunctionKernel:
-    """A client's function as a step of a plan: what fails goes over to the operator's default and is told."""
+    """A client's function as a step of a plan. If it fails, the operator's default runs and the failure is
+    reported."""
 
     binds_outputs = True
 
@@ -117,7 +115,7 @@ class FunctionKernel:
         return self._function.bind([inputs[number] for number in numbers], outputs)
 
     def code(self) -> KernelCode:
-        """As :meth:`opatlas.client.loading.function.KernelFunction.code`."""
+        """See :meth:`opatlas.client.loading.function.KernelFunction.code`."""
         return self._function.code()
 
     @property
@@ -126,11 +124,11 @@ class FunctionKernel:
 
     @property
     def compiled(self) -> LoadedKernel:
-        """What the function loaded."""
+        """The function's loaded kernel."""
         return self._function.kernel
 
     def blame(self, message: str) -> None:
-        """It gives other values than ONNX Runtime: told and remembered."""
+        """Report and remember that it gives other values than ONNX Runtime."""
         self._function.blame(message)
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""What has been seen to give other values than ONNX Runtime for a model, or not to end, as the machine's
-cache keeps it: it takes no further part here."""
+"""Candidates that gave other values than ONNX Runtime for a model, or did not end. The machine's cache keeps
+them, and they are not tried again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from opatlas.plan.plan import ByFramework, ByKernel, ModelPlan
 
 
 class LeftOut:
-    """Of one model (``key``: as it is given), place, and way of computing (``exact``), with these versions of
-    libraries. ``store``: the machine's cache; without one it is known to this session alone."""
+    """For one model (``key``: as it was given), place and way of computing (``exact``), with these versions
+    of libraries. ``store``: the machine's cache; without one only this session knows."""
 
     def __init__(self, store: EntryStore | None, key: str, place: tuple[str, str], exact: bool) -> None:
         self._store = store
@@ -30,26 +30,27 @@ class LeftOut:
 
     @property
     def artifacts(self) -> frozenset[str]:
-        """Kernels'."""
+        """The kernels that are left out."""
         return frozenset(self._known.get("artifacts", ()))
 
     @property
     def simpler(self) -> bool:
-        """The model's simpler form."""
+        """Whether the model's simpler form is left out."""
         return bool(self._known.get("simpler"))
 
     def unending(self, limit_s: float) -> str:
-        """Why no example is run for so many seconds; "" where one may be."""
+        """Why no example is run for so many seconds; "" if one may be."""
         is_known = limit_s <= float(self._known.get("unending_s", 0.0))
         return str(self._known["unending"]) if is_known else ""
 
     @property
     def default(self) -> bool:
-        """ONNX Runtime itself, where exact values are asked for: nobody can be held against it."""
+        """Whether ONNX Runtime differs from the exact values asked for, so that nothing can be compared with
+        it."""
         return bool(self._known.get("default"))
 
     def has(self, plan: ModelPlan) -> bool:
-        """Whether any of it is part of a plan."""
+        """Whether a plan uses any of it."""
         kernels = {by.artifact for by in plan.kernels}
         return bool(self.frameworks & _frameworks(plan) or self.artifacts & kernels)
 
@@ -58,8 +59,8 @@ class LeftOut:
         return {at: one for at, one in choices.items() if one.by.artifact not in self.artifacts}
 
     def add(self, plan: ModelPlan, blamed: Iterable[ByKernel]) -> None:
-        """What a plan is left out for: the kernels that are to blame, else the frameworks that it leaves
-        nodes to, else all its kernels."""
+        """Leave out what is to blame for a plan: those kernels, else the frameworks of its regions, else all
+        its kernels."""
         artifacts = {by.artifact for by in blamed}
         frameworks = set() if artifacts else _frameworks(plan)
         if not artifacts and not frameworks:
@@ -68,15 +69,15 @@ class LeftOut:
         self._keep(**{what: sorted(names) for what, names in known.items()})
 
     def add_simpler(self) -> None:
-        """The model's simpler form gives other values, whoever runs it."""
+        """The model's simpler form gives other values, whatever runs it."""
         self._keep(simpler=True)
 
     def add_default(self) -> None:
-        """ONNX Runtime gives other values than are exact."""
+        """ONNX Runtime's values are not the exact ones."""
         self._keep(default=True)
 
     def add_example(self, reason: str, limit_s: float) -> None:
-        """The session's own example does not end within so many seconds."""
+        """The session's example does not end within so many seconds."""
         self._keep(unending=reason, unending_s=limit_s)
 
     def _keep(self, **found: Any) -> None:

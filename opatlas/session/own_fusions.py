@@ -1,5 +1,5 @@
-"""Fused operators that a session tries by itself: proposed by patterns, looked up like its nodes' own, and
-kept where plans with them are measured to be faster (docs/plans.md)."""
+"""Fused operators that a session tries by itself: patterns propose them, they are looked up like single
+nodes, and plans keep them if they measure faster (docs/plans.md)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from opatlas.plan.making import NodeChoice
 from opatlas.session.known_kernels import KnownKernels
 
 FLOPS_OF_A_BYTE = 8
-"""As long as a byte takes to be moved through the memory of a processor's core, about."""
+"""About how many operations take as long as moving one byte through a core's memory."""
 MOST_PROPOSED = 1024
-"""Of a model: what patterns find of a thousand nodes, in a second or two."""
+"""The most proposals for a model: what patterns find in a thousand nodes, in a second or two."""
 
 
 def own_fusions(graph: ModelGraph, most: int) -> list[FusionCandidate]:
-    """Candidates of at most so many distinct operators: those with most of the model's work, by how many
-    steps they spare. Only these are made as operators, which takes about a millisecond a node."""
+    """Candidates of at most so many distinct operators, with most of the model's work, by the number of steps
+    saved. Only these are made into operators, which takes about a millisecond a node."""
     if most < 1 or graph.is_random:
         return []
     placed = dict[int, PlacedOperator]()
@@ -55,19 +55,19 @@ def own_fusions(graph: ModelGraph, most: int) -> list[FusionCandidate]:
 
 
 def _are_likely(found: Sequence[FusionProposal], types: Sequence[str]) -> list[bool]:
-    """Not those that another one goes on from, nor those of two convolutions, which share no more than a sum
-    of their results: a kernel would have to be the fastest at both."""
+    """Drops proposals that another one extends, and pairs of convolutions that share only a sum of their
+    results: a kernel would have to be the fastest for both."""
     begun = {one.nodes[:length] for one in found for length in range(2, len(one.nodes))}
     return [one.nodes not in begun and sum(types[node] == "Conv" for node in one.nodes) < 2 for one in found]
 
 
 def _work(operator: Operator) -> float:
-    """What running it takes about, in floating-point operations."""
+    """About how many floating-point operations a run takes."""
     described = describe(operator)
     return described.flops + FLOPS_OF_A_BYTE * described.bytes_moved
 
 
 def fused_choices(candidates: Sequence[FusionCandidate], kernels: KnownKernels) -> list[NodeChoice]:
-    """Those of which a kernel is known."""
+    """Those with a known kernel."""
     found = (kernels.choice(one.placed.operator.key, one.placed.tensors, one.nodes) for one in candidates)
     return [one for one in found if one is not None]

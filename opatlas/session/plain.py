@@ -1,4 +1,4 @@
-"""A session of a model, or with options, that no plan takes: plain ONNX Runtime, whatever it raises."""
+"""A session for a model or options that no plan can take: plain ONNX Runtime, with all its errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMED_RUNS = 3
 
 
 class Plain:
-    """What a session is that cannot be planned: ONNX Runtime's own in its place, with all that it has.
+    """What a session becomes if it cannot be planned: ONNX Runtime's session with all its methods.
     ``refused`` says what no plan takes."""
 
     refused: Mapping[str, str]
@@ -50,7 +50,7 @@ class Plain:
         dims: Mapping[str, int],
         why: str,
     ) -> None:
-        """Make a session one of this ``kind``, which is one of these. What it held must be forgotten."""
+        """Turn a session into this ``kind``, a subclass. Its own state must be dropped before."""
         options, refused = opened.get_session_options(), {**session.refused, "opatlas": why}
         session.__class__ = kind
         vars(session).update(
@@ -65,13 +65,13 @@ class Plain:
 
     @property
     def graph(self) -> ModelGraph:
-        """The model as it is read for planning. Raises :class:`opatlas.errors.InvalidModel` where it cannot
-        be."""
+        """The model as read for planning. Raises :class:`opatlas.errors.InvalidModel` if it cannot be
+        read."""
         return read_model(self._arguments.model, self._dims)
 
     @property
     def peak_bytes(self) -> int:
-        """0, as wherever a framework runs the whole model."""
+        """0, as whenever a framework runs the whole model."""
         return 0
 
     @property
@@ -81,7 +81,7 @@ class Plain:
 
     @property
     def check_peak_bytes(self) -> int:
-        """0: nothing is held against ONNX Runtime."""
+        """0: nothing is compared with ONNX Runtime."""
         return 0
 
     @property
@@ -97,7 +97,7 @@ class Plain:
         *,
         deadline_s: float = math.inf,
     ) -> list[np.ndarray]:
-        """As ``onnxruntime.InferenceSession.run``."""
+        """See ``onnxruntime.InferenceSession.run``."""
         if deadline_s < math.inf:
             raise self._unplanned("No deadline is kept")
         made: list[np.ndarray] = self._session().run(output_names, input_feed, run_options)
@@ -111,7 +111,7 @@ class Plain:
             self._session().run_with_iobinding(iobinding, run_options)
 
     def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
-        """It shares no engines: None alone can be given."""
+        """A plain session shares no engines: only None is accepted."""
         if engines is not None:
             raise self._unplanned("No engines can be shared")
 
@@ -130,11 +130,11 @@ class Plain:
         raise self._unplanned("There is no plan of the service whose run could be told")
 
     def example(self, seed: int = 0) -> dict[str, np.ndarray]:
-        """Random inputs. Raises :class:`opatlas.errors.InvalidModel` where nobody knows the sizes."""
+        """Random inputs. Raises :class:`opatlas.errors.InvalidModel` if sizes are unknown."""
         return random_inputs(self.graph, seed)
 
     def close(self) -> None:
-        """Let go of ONNX Runtime's session."""
+        """Release ONNX Runtime's session."""
         self._opened = None
 
     def __getattr__(self, name: str) -> Any:
@@ -143,7 +143,7 @@ class Plain:
         raise AttributeError(f"A session by plain ONNX Runtime has no {name!r}: {self.refused['opatlas']}")
 
     def _plainly(self, kind: str, why: str) -> ort.InferenceSession:
-        """For a binding that was made before the session became plain: all is ONNX Runtime's."""
+        """For a binding made before the session became plain: ONNX Runtime takes all of it."""
         return self._session()
 
     def _session(self) -> ort.InferenceSession:

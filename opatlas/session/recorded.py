@@ -1,8 +1,8 @@
-"""What was called on ONNX Runtime's ``SessionOptions``, which keep no trace of it that could be read.
+"""Records the calls on ONNX Runtime's ``SessionOptions``, which cannot be read back from them.
 
-``add_initializer`` and its like change what a model computes. So their calls are noted from when ``opatlas``
-is imported; options that were made before are told apart, since nobody knows what they say. ONNX Runtime
-itself is not imported here.
+``add_initializer`` and similar methods change what a model computes. So their calls are recorded from the
+import of ``opatlas`` on. Options made earlier are recognised as unknown. This module does not import ONNX
+Runtime.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 Call = tuple[str, tuple[Any, ...]]
-"""A method's name and what it was given by position."""
+"""A method's name and its positional arguments."""
 
 _calls: WeakKeyDictionary[Any, list[Call]] = WeakKeyDictionary()
 _noted: set[type] = set()
 
 
 def calls_of(options: Any) -> Sequence[Call] | None:
-    """What was called on the options, in order; None where they were made before anybody looked."""
+    """The calls on the options, in order; None if they were made before recording began."""
     return _calls.get(options)
 
 
 def note_calls(kind: type) -> None:
-    """Note what is called on objects of the class that are made from now on."""
+    """Record the calls on objects of the class that are made from now on."""
     if kind in _noted:
         return
     _noted.add(kind)
@@ -58,7 +58,7 @@ def _noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def note_options() -> None:
-    """Note what is called on ``onnxruntime.SessionOptions``: now, or as soon as somebody imports it."""
+    """Record the calls on ``onnxruntime.SessionOptions``, from now or from its import on."""
     onnxruntime = sys.modules.get("onnxruntime")
     if hasattr(onnxruntime, "SessionOptions"):
         note_calls(onnxruntime.SessionOptions)  # type: ignore[union-attr]
@@ -67,7 +67,7 @@ def note_options() -> None:
 
 
 class _WhenImported(MetaPathFinder):
-    """Finds nothing by itself: it waits for whoever does to have run ONNX Runtime's module."""
+    """A finder that finds nothing itself, and acts once another one has run ONNX Runtime's module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""Where the time of a session's run goes: by step, and as it was."""
+"""Where a run's time goes: by step, and as a timeline."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from opatlas.streams.timeline import Timeline
 
 @dataclass(frozen=True)
 class StepShare:
-    """One step of a run: its nodes in words, who runs them, and microseconds: its own, and those that ONNX
-    Runtime takes for these nodes."""
+    """One step of a run: its nodes in words, what runs them, its microseconds, and ONNX Runtime's for these
+    nodes."""
 
     nodes: str
     by: str
@@ -33,8 +33,8 @@ class StepShare:
 def step_shares(
     graph: ModelGraph, executor: Executor, feed: Mapping[str, np.ndarray], threads: int
 ) -> list[StepShare]:
-    """Of each step of the executor's plan of ``graph``, and what ONNX Runtime takes for the same nodes in the
-    model."""
+    """One for each step of the executor's plan of ``graph``, with ONNX Runtime's time for the same nodes in
+    the model."""
     theirs = {at: us for at, us in node_times(graph, feed, threads, math.inf).items() if isinstance(at, int)}
     if is_whole(executor.plan):  # ONNX Runtime's own profile says more
         return [StepShare(_label(graph, [one]), WHOLE, us, us) for one, us in theirs.items()]
@@ -54,20 +54,19 @@ def step_shares(
 def timeline_by(
     graph: ModelGraph, executor: Executor, feed: Mapping[str, np.ndarray], threads: int
 ) -> Timeline:
-    """One run of the executor's, by itself: where ONNX Runtime has the whole model, by its own profile."""
+    """One run of the executor, alone; from ONNX Runtime's profile if it has the whole model."""
     if is_whole(executor.plan):
         return timeline_of_whole(graph, feed, threads)
     return executor.timeline(feed)
 
 
 def is_whole(plan: ModelPlan) -> bool:
-    """Whether ONNX Runtime runs all of it."""
+    """Whether ONNX Runtime runs the whole model."""
     return len(plan.steps) == 1 and plan.steps[0].by == DEFAULT
 
 
 def _label(graph: ModelGraph, nodes: Sequence[int]) -> str:
-    """What people read of some nodes: the first's name, and how many there are; of none, what brings a
-    value from one layout into another."""
+    """A label for some nodes: the first's name and their number; for none, a conversion between layouts."""
     if not nodes:
         return "Reorder"
     proto = graph.nodes[nodes[0]].proto

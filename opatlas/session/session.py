@@ -1,5 +1,5 @@
-"""A model as ``onnxruntime.InferenceSession`` runs it, with the catalogue's kernels where they are faster in
-place: ``opatlas.Session("model.onnx").run(None, {"x": x})``."""
+"""A model that runs as in ``onnxruntime.InferenceSession``, with the catalogue's kernels where they are
+faster in place: ``opatlas.Session("model.onnx").run(None, {"x": x})``."""
 
 from __future__ import annotations
 
@@ -52,41 +52,40 @@ from opatlas.streams.timeline import Timeline
 
 log = logging.getLogger("opatlas")
 ASK_S = 240.0
-"""Between two questions for what runs: a service tells of what it revoked to those that ask."""
+"""How often a session asks for revoked artifacts: a service tells only those that ask."""
 FUSIONS = 16
-"""Operators of several nodes that a session asks for by itself: each is explored for minutes, once."""
+"""How many operators of several nodes a session asks for by itself; each is explored for minutes, once."""
 TRY_S = 5.0
-"""For timing plans against the whole model, once for a model on a machine."""
+"""The time for comparing plans with the whole model, once for a model and machine."""
 
 
 class Session(AsOnnxRuntime):
     """A model that runs by whatever is fastest on this machine, never slower than ONNX Runtime.
 
-    ``path_or_bytes``: a model's file or its bytes. ``client`` (made from the configuration unless given) says
-    what is known of its operators, in one request; what is not known is explored, so that a later session is
-    faster. The first session of a model on a machine times the plans against ONNX Runtime with ``example``
-    (random values unless given) for ``try_s`` seconds; later ones remember. Symbolic dimensions have their
-    sizes from ``dims``, or from the example. ``frameworks``: those of :data:`opatlas.plan.choosing.OTHERS`
-    that the model is tried in beside ONNX Runtime, as far as they are installed; ``OPATLAS_FRAMEWORKS``
-    unless given. ``plan``: one that takes part in place of those that would be made here
-    (:func:`opatlas.session.given_plan.read_given`), timed each time; True: the service is asked for one of
-    the model's simpler form (:mod:`opatlas.session.forms`), and where it gives none the session goes on as
-    without. ``fusions``: so many operators of several nodes are looked up and tried beside the nodes' own,
-    where no plan is given, and normalisations are folded before; 0: the model's nodes are taken as they are.
+    ``path_or_bytes``: a model's file or its bytes. ``client`` (default: from the configuration) looks the
+    model's operators up in one request. Unknown ones are explored, so a later session is faster. The first
+    session of a model on a machine times plans against ONNX Runtime with ``example`` (default: random values)
+    for ``try_s`` seconds; later ones remember the result. Symbolic dimensions take their sizes from ``dims``
+    or the example. ``frameworks``: which of :data:`opatlas.plan.choosing.OTHERS` to try beside ONNX Runtime,
+    if installed (default: ``OPATLAS_FRAMEWORKS``). ``plan``: a plan that takes part instead of plans made
+    here, timed each time (:func:`opatlas.session.given_plan.read_given`). True asks the service for one, for
+    the model's simpler form (:mod:`opatlas.session.forms`); if there is none, the session goes on without.
+    ``fusions``: how many operators of several nodes to try as well if no plan is given; normalisations are
+    folded before. 0 takes the nodes as they are.
 
-    A session gives ONNX Runtime's values, also where ONNX Runtime is wrong: on processors without VNNI it
-    cuts off sums of products of uint8 by int8. ``exact``: it gives the exact ones instead, which ONNX Runtime
-    computes in a slower way where the weights are constants; where even that differs from the model in
-    float64, whoever agrees with float64 runs it, and :attr:`refused` says so. ``check_runs``: so many of the
-    first runs of a session that left ONNX Runtime are held against it on the caller's own inputs
-    (``OPATLAS_CHECK_RUNS`` unless given; 0: none); after a difference ONNX Runtime runs the model.
+    A session gives ONNX Runtime's values, even if these are wrong: without VNNI it cuts off sums of products
+    of uint8 by int8. ``exact``: give the exact values, which ONNX Runtime computes in a slower way if the
+    weights are constants. If even that differs from the model in float64, something that agrees runs it, and
+    :attr:`refused` says so. ``check_runs``: compare so many of the first runs with ONNX Runtime on the
+    caller's inputs, unless it runs the model itself (default: ``OPATLAS_CHECK_RUNS``; 0: none). After a
+    difference ONNX Runtime runs the model.
 
     ``sess_options``, ``providers``, ``provider_options`` and ``more`` are ONNX Runtime's
-    (:mod:`opatlas.session.surface` has the table). A model that cannot be planned, and options that no plan
-    honours, are plain ONNX Runtime's, which raises what it raises; so is a single run of other inputs than
-    planned for, or with run options. The log says so once, and ``refused["opatlas"]``.
+    (:mod:`opatlas.session.surface` has the table). Plain ONNX Runtime runs a model that cannot be planned or
+    has options that no plan honours, and raises its own errors. It also executes single runs with other
+    inputs than planned for, or with run options. The log and ``refused["opatlas"]`` say so once.
 
-    Raises :class:`opatlas.errors.CallerError` for what is wrong in the arguments that are Opatlas's own.
+    Raises :class:`opatlas.errors.CallerError` for wrong values of arguments that Opatlas adds.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class Session(AsOnnxRuntime):
             self._leave_to_onnxruntime(given, why, dims, threads)
 
     def _why_unplanned(self, open_planned: Callable[[], None], given: AsGiven, has_plan: bool) -> str:
-        """Why no plan takes the model, empty once one does. Raises what is wrong in arguments of our own."""
+        """Why no plan takes the model; empty if one does. Raises errors in arguments that Opatlas adds."""
         try:
             open_planned()
         except Exception as error:  # nothing of ours stops a model that ONNX Runtime runs
@@ -148,7 +147,7 @@ class Session(AsOnnxRuntime):
     def _leave_to_onnxruntime(
         self, given: AsGiven, why: str, dims: Mapping[str, int] | None, threads: int | None
     ) -> None:
-        """Be plain ONNX Runtime from now on."""
+        """Become plain ONNX Runtime from now on."""
         opened, kind = given.open(threads), type(self)
         self._let_go()
         self._forget()
@@ -210,7 +209,7 @@ class Session(AsOnnxRuntime):
         self._checks = self._held = self._to_be_held()
 
     def _look_up(self, given: GivenPlan | None, fusions: int) -> None:
-        """The operators of the model in the form in which it runs, and fused ones."""
+        """Look up the operators of the form that runs, and fused ones."""
         self._given = given
         if given is not None:
             self.graph, own = given.graph, []
@@ -233,7 +232,7 @@ class Session(AsOnnxRuntime):
 
     @property
     def plan(self) -> ModelPlan:
-        """What runs."""
+        """The plan that runs."""
         return (self._sharing.instead or self)._executor.plan
 
     def run(
@@ -244,11 +243,13 @@ class Session(AsOnnxRuntime):
         *,
         deadline_s: float = math.inf,
     ) -> list[np.ndarray]:
-        """The outputs that are named (all: None), in that order; inputs are arrays, or ONNX Runtime's values
-        on the CPU. What the plan does not take (inputs of other sizes or types, other outputs, any
-        ``run_options``) is run, or refused, by plain ONNX Runtime. ``deadline_s``: of a session that shares
-        engines, by when the run has to end, or else ends with
-        :class:`opatlas.plan.engines.DeadlinePassed`."""
+        """The named outputs (None: all), in that order; inputs are arrays, or ONNX Runtime's values on the
+        CPU.
+
+        Plain ONNX Runtime runs or refuses what the plan does not take: inputs of other sizes or types, other
+        outputs, any ``run_options``. ``deadline_s``: for a session on shared engines, the time by which the
+        run must end, else :class:`opatlas.plan.engines.DeadlinePassed` is raised.
+        """
         if run_options is not None:
             plain = self._plainly("run options", "A run is given run options.")
             return plain.run(output_names, input_feed, run_options)
@@ -265,7 +266,7 @@ class Session(AsOnnxRuntime):
     def _run_held(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], deadline_s: float
     ) -> list[Any]:
-        """The same, by what is not held any more or against ONNX Runtime. Raises :class:`NotPlanned`."""
+        """The same, compared with ONNX Runtime as long as runs are. Raises :class:`NotPlanned`."""
         held, names = self._held, output_names or self.graph.output_names
         if held is None or not isinstance(names, list | tuple) or not isinstance(input_feed, Mapping):
             return self._run(output_names, input_feed, deadline_s)
@@ -291,34 +292,32 @@ class Session(AsOnnxRuntime):
         return self._run_planned(output_names, input_feed, deadline_s)
 
     def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
-        """Run on these engines from now on, in turns with the other models there; None: by itself again.
-        ``priority_s``: its steps go before what was placed up to so long before them, as far as the engines
-        allow it.
+        """Run on these engines from now on, in turns with other models there; None: alone again.
 
-        On engines of fewer threads than the session's the model runs by what is fastest on so many: by
-        kernels for these, which are looked up, and explored where there are none, else by the session's own.
-        That is timed here for ``try_s`` seconds, once for a model on a machine, and takes the model's memory
-        once more."""
+        ``priority_s``: how far its steps may overtake earlier ones, within the engines' bound. If the engines
+        have fewer threads than the session, the model runs by what is fastest on so many: kernels for these,
+        which are looked up and explored if unknown, else the session's own. That is timed here for ``try_s``
+        seconds, once for a model and machine, and takes the model's memory once more.
+        """
         if engines is None:
             self._sharing.end()
         else:
             self._sharing.begin(engines, name, priority_s)
 
     def breakdown(self, input_feed: Mapping[str, np.ndarray]) -> list[StepShare]:
-        """Where the time goes: each step's, and what ONNX Runtime takes for the same nodes in the model."""
+        """Where the time goes: each step's time, and ONNX Runtime's for the same nodes in the model."""
         return step_shares(self.graph, self._executor, input_feed, self.threads)
 
     def timeline(self, input_feed: Mapping[str, np.ndarray]) -> Timeline:
-        """One run as it was, by itself: streams as rows, kernels as boxes. Where ONNX Runtime runs the whole
-        model, by its own profile. Of engines, :meth:`opatlas.plan.engines.Engines.timeline` has it."""
+        """One run, alone: streams as rows, kernels as boxes; from ONNX Runtime's profile if it runs the whole
+        model. For shared engines see :meth:`opatlas.plan.engines.Engines.timeline`."""
         return timeline_by(self.graph, self._executor, input_feed, self.threads)
 
     def report_timeline(self, input_feed: Mapping[str, np.ndarray]) -> Timeline:
-        """One run by the service's plan as it was, told to the service, whose page of the model draws it: on
-        the engines that the session shares, else by itself. A plan that was not chosen is loaded for it.
-
-        Raises :class:`opatlas.errors.CallerError` where the session has no plan of the service, or a client
-        that asks nobody; :class:`opatlas.errors.LoadError` where the plan does not run here."""
+        """Report a run by the service's plan, on shared engines or alone; the service's page of the model
+        draws it. A plan that was not chosen is loaded for it. Raises :class:`opatlas.errors.CallerError` if
+        the session has no plan of the service or its client asks nobody; :class:`opatlas.errors.LoadError` if
+        the plan does not run here."""
         given = self._given
         if given is None or given.number is None:
             raise CallerError("There is no plan of the service whose run could be told: give plan=True.")
@@ -334,7 +333,7 @@ class Session(AsOnnxRuntime):
 
     @property
     def plan_number(self) -> int | None:
-        """The service's plan that takes part, None where there is none."""
+        """The number of the service's plan that takes part; None if there is none."""
         return self._given.number if self._given is not None else None
 
     def _timeline_of(self, plan: ModelPlan, input_feed: Mapping[str, np.ndarray]) -> Timeline:
@@ -349,18 +348,18 @@ class Session(AsOnnxRuntime):
 
     @property
     def peak_bytes(self) -> int:
-        """Of the buffer that values between steps share; 0 where a framework runs the whole model."""
+        """Bytes of the buffer for values between steps; 0 if a framework runs the whole model."""
         return self._executor.peak_bytes
 
     @property
     def checks(self) -> HeldRuns | None:
-        """The runs that are held against ONNX Runtime: how many were, and why no further one is. None where
-        ONNX Runtime itself runs the model as it was given."""
+        """How many runs were compared with ONNX Runtime, and why no further one is. None if ONNX Runtime
+        itself runs the model as it was given."""
         return self._checks
 
     @property
     def check_peak_bytes(self) -> int:
-        """About what holding runs against ONNX Runtime had in memory at most, beside the session."""
+        """About the most extra memory that comparing runs took."""
         return self._checks.peak_bytes if self._checks is not None else 0
 
     def example(self, seed: int = 0) -> dict[str, np.ndarray]:
@@ -368,12 +367,12 @@ class Session(AsOnnxRuntime):
         return random_inputs(self.graph, seed)
 
     def close(self) -> None:
-        """Let go of kernels, buffers and, where it is the session's own, the client."""
+        """Release kernels, buffers and the client, if the session made it."""
         self._plain.close()
         self._let_go()
 
     def _let_go(self) -> None:
-        """Of all that there is: what cannot be planned may have failed at any step."""
+        """Release whatever exists: planning may have failed at any step."""
         there = vars(self)
         own = ["_client"] if there.get("_own") else []
         for name in ("_sharing", "_checks", "_executor", "_kernels", *own):
@@ -381,7 +380,7 @@ class Session(AsOnnxRuntime):
                 one.close()
 
     def _forget(self) -> None:
-        """All of a plan, its memory too."""
+        """Drop the plan and its memory."""
         kept = {*self._before, "_before", "_arguments", "refused", "standings"}
         for name in vars(self).keys() - kept:
             delattr(self, name)
@@ -395,8 +394,8 @@ class Session(AsOnnxRuntime):
         self.close()
 
     def _on_threads(self, threads: int) -> Session | None:
-        """The same model on fewer threads; None where kernels for these cannot be asked for, and where ONNX
-        Runtime runs it after a difference."""
+        """A session of the same model on fewer threads; None if kernels for these cannot be asked for, or if
+        ONNX Runtime runs the model after a difference."""
         if self._executor.fallen_back or (client := self._client.for_threads(threads)) is None:
             return None
         made = Session(
@@ -409,7 +408,7 @@ class Session(AsOnnxRuntime):
         return made
 
     def _remembered(self) -> Executor | None:
-        """By what was chosen for this model before."""
+        """The executor of an earlier choice for this model."""
         if not (self._kept.is_open or self._exact):
             return self._build(whole(self.graph, *self.place))
         try:
@@ -420,9 +419,9 @@ class Session(AsOnnxRuntime):
             return None
 
     def _chosen(self, asks: bool = False) -> Executor:
-        """What is fastest with the caller's example, which must fit, else with random values, if the model
-        takes them. ``asks``: the plan was asked for; where it errs more than it may, one of exact kernels is
-        asked for in its place."""
+        """The fastest candidate, with the caller's example, which must fit, else with random values if the
+        model accepts them. ``asks``: the plan was asked for; if it errs too much, a plan of exact kernels is
+        asked for instead."""
         limit_s = conf().first_run_s
         if self._example is None and (reason := self._left_out.unending(limit_s)):
             return self._unheld(reason)
@@ -467,21 +466,22 @@ class Session(AsOnnxRuntime):
         return chosen.executor
 
     def _random_inputs(self) -> Mapping[str, np.ndarray]:
-        """Of the whole range where 8-bit products shall be exact that ONNX Runtime may cut off: small numbers
-        would not show it."""
+        """Over the whole range of the types if 8-bit products must be exact and ONNX Runtime may cut them
+        off: small numbers would not show it."""
         feed = self.example()
         if self._exact and cut_off_products(self.graph) and has_fed_products(self.graph):
             return checking_inputs(self.graph, feed)[0]
         return feed
 
     def _unheld(self, reason: str) -> Executor:
-        """ONNX Runtime, since nobody can be held against it."""
+        """ONNX Runtime's executor, when nothing can be compared with it."""
         log.warning("No plan is tried. %s", reason)
         self.refused = {"every plan and framework": reason}
         return self._build(whole(self.graph, *self.place))
 
     def _to_be_held(self) -> HeldRuns | None:
-        """Where anything but ONNX Runtime runs the model, or a form that the caller did not give."""
+        """Compare runs if anything but ONNX Runtime runs the model, or a form that the caller did not
+        give."""
         is_given = self.graph is self._forms.graph
         if self._left_out.default or (is_given and is_whole(self._executor.plan)):
             return None
@@ -493,7 +493,7 @@ class Session(AsOnnxRuntime):
     def _leave(
         self, reason: str, feed: Mapping[str, Any], theirs: Mapping[str, Any], model: OnnxRuntimeRegion
     ) -> None:
-        """To ONNX Runtime, for good: what ran gave other values than ``theirs``."""
+        """Leave the model to ONNX Runtime for good: the outputs differed from ``theirs``."""
         plan = self._executor.plan
         said = said_of(plan) + ", in a simpler form" * (self.graph is not self._forms.graph)
         self._executor.leave(model, reason)
@@ -509,7 +509,7 @@ class Session(AsOnnxRuntime):
     def _leave_out(
         self, plan: ModelPlan, reason: str, feed: Mapping[str, Any], theirs: Mapping[str, Any]
     ) -> None:
-        """What of a plan is to blame, from now on; a kernel is told to the service."""
+        """Leave out what is to blame from now on; a kernel is reported to the service."""
         given = (self._executor.graph, plan, self._build, feed, theirs)
         if theirs and self.graph is not self._forms.graph and form_differs(*given):
             self._left_out.add_simpler()
@@ -533,7 +533,7 @@ class Session(AsOnnxRuntime):
         )  # fmt: skip
 
     def _as_given(self) -> OnnxRuntimeRegion:
-        """The model as the caller gave it, in ONNX Runtime's session for what no plan takes."""
+        """The caller's model in ONNX Runtime's session, for what no plan takes."""
         graph = self._forms.graph
         try:
             opened = self._plain.opened()
@@ -544,8 +544,8 @@ class Session(AsOnnxRuntime):
         return OnnxRuntimeRegion.around(opened, graph.input_names, graph.output_names)
 
     def _revoked(self) -> frozenset[str]:
-        """What must not run any more, as far as the machine was told; asked for now and then, beside the
-        job."""
+        """Artifacts that must not run any more, as far as the machine knows; asked now and then, without
+        delaying the job."""
         if time.monotonic() > self._ask_at:
             self._ask_at = time.monotonic() + ASK_S
             self._client.refresh([by.operator for by in self.plan.kernels])
@@ -553,7 +553,7 @@ class Session(AsOnnxRuntime):
 
 
 class PlainSession(Plain, Session):  # type: ignore[misc,override]  # its graph is read when asked for
-    """What a :class:`Session` becomes where it cannot be planned."""
+    """What a :class:`Session` becomes if it cannot be planned."""
 
 
 def _setting(threads: int | None) -> Setting | None:

@@ -1,4 +1,4 @@
-"""Several models of one process on engines that they share: each alone, then all at once."""
+"""Runs several models of one process on shared engines: each alone, then all at once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from opatlas.plan.engines import DeadlinePassed, Engines
 from opatlas.session import Session
 
 Told = Callable[[str, int], None]
-"""What is called after each run: the model's name, and how many of its runs there were."""
+"""Called after each run with the model's name and its number of runs."""
 
 
 @dataclass(frozen=True)
 class SharingModel:
-    """One of them. ``priority_s``: how long before it what is placed gives way to its steps; ``deadline_s``:
-    by when each of its runs has to end."""
+    """One of the models. ``priority_s``: how far its steps may overtake others; ``deadline_s``: the time
+    limit of each of its runs."""
 
     name: str
     session: Session
@@ -35,7 +35,7 @@ class SharingModel:
 @dataclass
 class SharedRuns:
     """Runs of one model beside the others: microseconds of those that ended, how many deadlines passed, and
-    why it stopped, if it did. ``alone_us``: its median on the same engines without the others."""
+    why it stopped, if it did. ``alone_us``: its median alone on the same engines."""
 
     model: str
     alone_us: float | None = None
@@ -59,12 +59,12 @@ class SharedRuns:
 
     @property
     def slowdown(self) -> float | None:
-        """Shared ÷ alone, by their medians."""
+        """Median shared ÷ median alone."""
         return self.median_us / self.alone_us if self.median_us and self.alone_us else None
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """By their files; of equals the second is called ``name-2``."""
+    """Names by file; a second equal one is called ``name-2``."""
     found: list[str] = []
     for path in paths:
         same = sum(one == path.stem or one.startswith(f"{path.stem}-") for one in found)
@@ -76,7 +76,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def seconds_by_model(given: Sequence[str], names: Sequence[str], what: str) -> dict[str, float]:
-    """``detector=0.05`` of each; raises :class:`CallerError` with one sentence."""
+    """Parses ``detector=0.05``; raises :class:`CallerError` with one sentence."""
     found: dict[str, float] = {}
     for text in given:
         name, _, value = text.rpartition("=")
@@ -93,7 +93,7 @@ def seconds_by_model(given: Sequence[str], names: Sequence[str], what: str) -> d
 
 
 def inputs_by_model(given: Sequence[str], names: Sequence[str]) -> dict[str, Path]:
-    """``detector=frames.npz`` of each; raises :class:`CallerError` with one sentence."""
+    """Parses ``detector=frames.npz``; raises :class:`CallerError` with one sentence."""
     found: dict[str, Path] = {}
     for text in given:
         of = [name for name in names if text.startswith(f"{name}=")]
@@ -109,14 +109,14 @@ def inputs_by_model(given: Sequence[str], names: Sequence[str]) -> dict[str, Pat
 
 
 def _untold(name: str, runs: int) -> None:
-    """For who wants no progress."""
+    """Ignores progress."""
 
 
 def run_alone(
     models: Sequence[SharingModel], engines: Engines, seconds: float, told: Told = _untold
 ) -> list[SharedRuns]:
-    """Each alone on the engines for its share of the ``seconds``, at least one run; of which ``alone_us``
-    and, where it failed, ``error`` are known."""
+    """Run each model alone on the engines for its share of ``seconds``, at least once. Fills ``alone_us``
+    and, if it failed, ``error``."""
     found = []
     for model in models:
         alone = SharedRuns(model.name)
@@ -132,8 +132,8 @@ def run_together(
     found: Sequence[SharedRuns],
     told: Told = _untold,
 ) -> None:
-    """All at once for so many ``seconds``, at least one run of each, into ``found``. A model that fails
-    stops, or failed alone; the others go on. Ctrl-C ends it after the runs that are under way."""
+    """Run all at once for so many ``seconds``, each at least once, into ``found``. A model that fails, or
+    failed alone, stops; the others go on. Ctrl-C ends it after the current runs."""
     stop = threading.Event()
     threads = [
         threading.Thread(

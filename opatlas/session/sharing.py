@@ -1,5 +1,4 @@
-"""A session's part of engines that several models share, and the session of fewer threads that runs there
-instead of it."""
+"""A session's share of engines, and the session of fewer threads that runs there in its place."""
 
 from __future__ import annotations
 
@@ -12,24 +11,22 @@ from opatlas.streams.timeline import Timeline
 
 
 class Sharer(Protocol):
-    """What a session of fewer threads is, to the one that it runs for."""
+    """The interface of a session of fewer threads."""
 
     def share(self, engines: Engines | None, name: str = "model", *, priority_s: float = 0.0) -> None:
         """Run on these engines from now on."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release what it holds."""
 
 
 Other = TypeVar("Other", bound=Sharer)
 
 
 class Sharing(Generic[Other]):
-    """``make``: a session of the same model on so many threads, None where there can be none.
-
-    ``share``: the model's part of the engines, None while it runs by itself; ``instead``: who runs there,
-    None where the session does itself.
-    """
+    """``make``: makes a session of the same model on so many threads, or None. ``share``: the model's share
+    of the engines, None while it runs alone; ``instead``: the session that runs there, None if it is this
+    one."""
 
     def __init__(self, threads: int, make: Callable[[int], Other | None]) -> None:
         self.share: EngineShare | None = None
@@ -46,11 +43,11 @@ class Sharing(Generic[Other]):
                 self.instead.share(engines, name, priority_s=priority_s)
 
     def end(self) -> None:
-        """By itself again."""
+        """Run alone again."""
         self.share = self.instead = None
 
     def timeline(self, run: Callable[[], object]) -> Timeline | None:
-        """Of ``run`` on the engines; None where it did not run there."""
+        """The timeline of ``run`` on the engines; None if it did not run there."""
         if self.share is None:
             return None
         since = time.monotonic()
@@ -59,7 +56,7 @@ class Sharing(Generic[Other]):
         return found if found.boxes else None
 
     def close(self) -> None:
-        """Let go of the sessions that were made."""
+        """Close the sessions that were made."""
         for one in self._made.values():
             one.close()
 

@@ -259,6 +259,10 @@ def makes_tables(block: Block, request: pytest.FixtureRequest, folder: Path) -> 
         database.executescript(block.text)
 
 
+def finds_rows(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
+    assert "is computed in 32 bits" in shell(block.text, ROOT)
+
+
 def as_it_stands(block: Block, request: pytest.FixtureRequest, folder: Path) -> None:
     run([sys.executable, "-c", block.text], folder)
 
@@ -298,6 +302,7 @@ RUNS: dict[tuple[str, str], Run] = {
     ),
     ("docs/protocol.md", "PRAGMA application_i"): Run(makes_tables),
     ("docs/protocol.md", "import hashlib, json"): Run(as_it_stands),
+    ("docs/semantics.md", "grep '\"openvino\", \"A"): Run(finds_rows),
     ("docs/webhooks.md", "POST /your/path"): Run(
         webhook_request, ALONE, "It is what a receiver gets: one gets the same headers and members."
     ),

@@ -1,4 +1,4 @@
-"""What a slice tries: the candidates of a route, the default, and when to make room for more urgent work."""
+"""The candidates of a slice: a route's, the default, and when to make room for more urgent work."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ logger = logging.getLogger(__name__)
 
 
 class NothingWorked(OpatlasError):
-    """Every way to a default failed here and now; it may work at the next try."""
+    """Every default failed here and now; it may work at the next try."""
 
 
 class Yielding(Exception):
-    """Something more urgent waits: this slice gives its exploration back and goes on later where it was."""
+    """Something more urgent waits: this slice returns its exploration and goes on later."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def candidates_of(work: ClaimedSlice, route: Route) -> Iterator[Candidate]:
 
 
 def gives_way(work: ClaimedSlice, rest: float) -> bool:
-    """Whether a contest has tried enough for now: others wait for theirs, to be opened or worth more than its
+    """Whether a contest has tried enough for now: others wait for their opening, or are worth more than its
     rest, which is this share of its worth."""
     row = work.row
     if row.stage != Stage.CONTEST or row.routes:
@@ -78,7 +78,7 @@ def gives_way(work: ClaimedSlice, rest: float) -> bool:
 
 
 def make_room(work: ClaimedSlice) -> None:
-    """Stop here when an exploration of a lower stage waits, of the same organisation or of another whose turn
-    it is: first results before everything else."""
+    """Stop here if an exploration of a lower stage waits, of the same organisation or of another whose turn
+    it is: first results come before everything else."""
     if goes_before(work.row, work.workshop.reach()).filter(stage__lt=work.row.stage).exists():
         raise Yielding

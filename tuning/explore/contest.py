@@ -55,9 +55,8 @@ def contest(work: ClaimedSlice) -> StageEnd:
 
 
 def _open(work: ClaimedSlice) -> StageEnd:
-    """The contest's first slice, which takes a second or two and goes before the rest of any other's: what
-    past trials say is surely promising. What the rest may save is known better after it than before
-    anything was timed."""
+    """The contest's first slice, of a second or two: the candidates that past trials show to be promising. It
+    comes before the rest of any other contest, since what that rest may save is known better afterwards."""
     work.doing("contest: opening", steps_total=len(work.contested))
     given, odds = work.known_default(), odds_for(work.row.target_id)
     # Quick ones were proved before anything was opened (``tuning.worker``); a slow one is not proved while
@@ -75,7 +74,7 @@ def _open(work: ClaimedSlice) -> StageEnd:
 
 
 def _untried(work: ClaimedSlice, routes: Sequence[Route], default_digest: str) -> Iterator[Tried]:
-    """What these routes offer and this round has not tried yet, the routes taking turns."""
+    """These routes' candidates that this round has not tried yet, the routes taking turns."""
     offers = []
     for route in routes:
         if reason := work.supports(route):

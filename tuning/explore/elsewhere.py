@@ -1,5 +1,5 @@
-"""What won for the same operator on targets that differ from this one in sizes alone: tried here first, since
-jobs were given it meanwhile (``catalog.lookup.neighbours``)."""
+"""Winners for the same operator on targets that differ from this one in sizes alone: tried here first, since
+jobs were given them meanwhile (``catalog.lookup.neighbours``)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tuning.models import Exploration
 from tuning.routes.base import Candidate
 
 MOST = 3
-"""Targets whose winners are tried."""
+"""How many targets' winners are tried."""
 
 
 def winners_of_neighbours(row: Exploration) -> list[Candidate]:
-    """Of the nearest target first, each under the setting whose entries jobs here were given. Kernels that
-    people submitted are none of them: they enter every contest that they match."""
+    """The nearest target's first, each under the setting whose entries jobs here were given. Submitted
+    kernels are left out: they enter every contest that they match."""
     bests = (
         Best.objects.filter(operator=row.operator_id, scope=row.scope, rank=0)
         .filter(target__kind=row.target.kind, target__arch=row.target.arch)

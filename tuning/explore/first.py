@@ -1,7 +1,7 @@
-"""Stage 0, the first result: the default, or what is at hand and faster.
+"""Stage 0, the first result: the default, or a faster candidate that is ready.
 
-The default is checked and timed; in turns with it ONNX Runtime's plain graph and what won for the nearest
-known operators, as far as they are built in no time.
+The default is checked and timed. ONNX Runtime's plain graph, and winners for the nearest known operators that
+need hardly any building, are timed in turns with it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tuning.models import Stage, State
 from tuning.routes.base import BuiltArtifact, Candidate, Route
 
 MAY_PASS = (Status.LOAD_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.NOISY)
-"""What befalls a default by accident too: it gets a second chance at once."""
+"""Failures that may be accidents: the default gets a second chance at once."""
 AT_HAND = "onnxruntime"
-"""The route whose first candidate runs beside the default: it needs no build, and often is faster."""
+"""The route whose first candidate runs beside the default: it needs no build, and is often faster."""
 MOST_RIVALS, QUICK_S, TRIES = 3, 1.0, 2
 """Beside the default; how long a try may take, by those before it; and races, where one was disturbed."""
 
 
 def first(work: ClaimedSlice) -> StageEnd:
-    """Check and time the default, race what is at hand with it, and publish: something to serve within
+    """Check and time the default, race what is ready with it, and publish: something to serve within
     seconds."""
     failures: list[str] = []
     reasons: list[str] = []
@@ -55,7 +55,7 @@ def first(work: ClaimedSlice) -> StageEnd:
 
 
 def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome:
-    """What came of it; where it is ok, it and what is faster are published."""
+    """Try the default; if it is ok, it and faster candidates are published."""
     assert tried.candidate is not None
     built = work.build(tried.route, tried.candidate)
     tried.build_s = time.monotonic() - tried.began
@@ -69,8 +69,8 @@ def _try_default(work: ClaimedSlice, tried: Tried) -> Outcome:
 
 
 def _race(work: ClaimedSlice, bench: Bench, default: Tried, built: BuiltArtifact, outcome: Outcome) -> None:
-    """One sitting of the default and its rivals; the fastest is served first. Where somebody is served
-    already (a further round), only the default is timed anew."""
+    """One sitting of the default and its rivals; the fastest is served first. In a further round, when
+    something is served already, only the default is timed again."""
     if winner_of(work.row) is not None:
         publish_trial(work.judged(default, outcome, built), Purpose.DEFAULT, may_win=False)
         return
@@ -104,7 +104,7 @@ def _race(work: ClaimedSlice, bench: Bench, default: Tried, built: BuiltArtifact
 
 
 def _rivals(work: ClaimedSlice, default: Tried) -> list[tuple[Tried, BuiltArtifact]]:
-    """What is at hand, built."""
+    """The ready candidates, built."""
     tries: dict[str, Tried] = {default.digest: default}
     for route, candidate in (*_elsewhere(work), *_nearby(work), *_at_hand(work)):
         tried = Tried(route, candidate)
@@ -130,7 +130,7 @@ def _at_hand(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
 
 
 def _elsewhere(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
-    """What won for this very operator where the processor has other sizes, if it is built in no time."""
+    """The winner for this operator on processors of other sizes, if it needs hardly any building."""
     for candidate in work.favourites:
         route = _possible(work, candidate.route)
         if route is not None and (route.builds_in_process or _is_quick(work, route, candidate.label)):
@@ -138,7 +138,7 @@ def _elsewhere(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
 
 
 def _possible(work: ClaimedSlice, name: str) -> Route | None:
-    """The route, where this operator can have it."""
+    """The route, if it can have this operator."""
     route = next((route for route in work.workshop.routes if route.name == name), None)
     return None if route is None or name in SUBMITTED or work.supports(route) else route
 
@@ -149,7 +149,8 @@ def _is_quick(work: ClaimedSlice, route: Route, label: str) -> bool:
 
 
 def _nearby(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
-    """What won for the nearest known operators, where this one can have it and it is built in no time."""
+    """Winners for the nearest known operators, if this one can have them and they need hardly any
+    building."""
     for name, label in winners_nearby(work.row):
         route = _possible(work, name)
         if route is None or not _is_quick(work, route, label):
@@ -160,10 +161,8 @@ def _nearby(work: ClaimedSlice) -> Iterator[tuple[Route, Candidate]]:
 
 
 def _default_choices(work: ClaimedSlice, reasons: list[str]) -> Iterator[tuple[Route, Candidate]]:
-    """The default, then, where it fails, each other route's most promising candidate.
-
-    ``reasons`` collects why routes cannot; they are kept as trials too.
-    """
+    """The default, then, if it fails, each other route's most promising candidate. ``reasons`` collects why
+    routes cannot; these are kept as trials too."""
     given = work.workshop.default_candidate(work.operator, work.workshop.target, work.setting)
     if given is not None:
         yield given

@@ -1,8 +1,8 @@
-"""What a route has to learn from the database, and what the database has to say before it publishes.
+"""What routes learn from the database, and what the database says before they publish.
 
-Routes know no database. One that depends on what people or past explorations have stored is taught before
-it is asked for candidates, and guarded when something of it is about to be served. A route that is not named
-here is asked as it is.
+Routes do not access the database. One that depends on stored kernels or past explorations is given them
+before it is asked for candidates, and checked when a candidate is about to be served. Other routes are not
+named here.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ TEACHERS: Mapping[str, Teacher] = dict.fromkeys(KINDS, _OF_KERNELS)
 
 
 def taught(route: Route, operator: OperatorRow) -> Route:
-    """The route with all that the database knows for this operator."""
+    """The route with everything that the database has for this operator."""
     teacher = TEACHERS.get(route.name)
     return _function(teacher.teach)(route, operator) if teacher else route
 
 
 def why_not_publish(candidate: Candidate) -> str:
-    """Empty where a candidate may be served. Asked within the publishing transaction, so that a withdrawal
-    at the same moment comes before or after it, never in between."""
+    """Why a candidate may not be served; empty if it may. Asked within the publishing transaction, so that a
+    withdrawal comes before or after it, never in between."""
     teacher = TEACHERS.get(candidate.route)
     return _function(teacher.refuses)(candidate) if teacher else ""
 
 
 def kernel_version_of(candidate: Candidate) -> int | None:
-    """The number of the hand-written kernel's version that a candidate is; None of what routes wrote."""
+    """The version number of a hand-written kernel; None for candidates that routes wrote."""
     teacher = TEACHERS.get(candidate.route)
     return _function(teacher.version)(candidate) if teacher else None
 
 
 def found_wrong(candidate: Candidate, status: str, where: str, detail: str, worker: str) -> None:
-    """A candidate was tried and is not fit to be served: who stores it may have more to do than to withdraw
-    it in this place. A transaction of its own, before the trial's: told twice is harmless, never is not."""
+    """A candidate is not fit to be served: its owner may have more to do than withdraw it here. This is a
+    transaction of its own, before the trial's: calling it twice is harmless, never calling it is not."""
     if teacher := TEACHERS.get(candidate.route):
         _function(teacher.wrong)(candidate, status, where, detail, worker)
 

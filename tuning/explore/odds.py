@@ -1,13 +1,12 @@
-"""What a candidate's chances are before it is built, learnt from the candidates tried so far. PURE.
+"""A candidate's chances before it is built, learnt from the candidates tried so far. PURE.
 
-How a candidate does against the default is taken to be normal in ln(default ÷ candidate). Mean, deviation,
-the share that fails and the seconds that a try takes are learnt from the general to the particular: all
-tries, those of the route, of its candidate by label, on the kind of operator, on the op type, on its family
-(op type and size class), in its dtype. Each step is the average of its own tries, drawn towards the step
-above as if that were a few tries more: with few tries the general rules, with many the particular.
-
-Constants were fitted to the contest's table of 199 operators (docs/contest.md: ONNX Runtime and max-autotune
-against the default), each left out in turn; 92 % lie within ±1.64 deviations of what is expected then.
+A candidate's speed against the default is modelled as normal in ln(default ÷ candidate). Mean, deviation,
+failure rate and seconds of a try are learnt from the general to the particular: all tries, then those of the
+route, the candidate's label, the kind of operator, the op type, its family (op type and size class), and its
+dtype. Each step is the average of its own tries, drawn towards the step above by the weight of a few tries.
+So few tries follow the general, many the particular. Constants were fitted to the contest's table of 199
+operators (docs/contest.md: ONNX Runtime and max-autotune against the default), each left out in turn; 92 %
+are then within ±1.64 deviations of the expectation.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ PRIOR_FAILS, PRIOR_S = 0.1, 2.0
 """Share that fails, and seconds to build and measure one."""
 DRAW = (4.0, 2.0, 2.0, 4.0, 2.0, 2.0, 8.0)  # tries that the step above counts for, from all to the dtype
 LEAST_DEVIATION = 0.2
-"""Of ln ratio: operators of one family differ by this much, however alike those looked that were tried."""
+"""Of ln ratio: operators of one family differ by this much, even if those tried looked alike."""
 STRANGE, WIDE = 1.0, 2.0
 """On a kind of operator that a candidate was tried on seldom, its chances are so many tries' worth anybody's
 guess, with this deviation. Without it, after a dozen operators one in fifteen called hopeless (below 2 %) was
 not; with it none."""
 GIVEN_TRIES = 3
-"""That what came with the service counts for at most, of a candidate on operators of one family and dtype:
-other machines' ratios differ, and a few tries of its own shall say more."""
+"""The most that tries shipped with the service count, for a candidate on operators of one family and dtype:
+other machines' ratios differ, and a few local tries must outweigh them."""
 BOUND = 0.02
-"""Chance to win, below which a candidate is not worth its try. Tried on 20 operators of the contest's sample,
-each left out in turn: at 2 % a tenth of the tries are left out and no winner is lost, at 5 % a fifth, and one
-operator lost 39 %."""
+"""A candidate with a smaller chance to win is not tried. On 20 operators of the contest's sample, each left
+out in turn: at 2 % a tenth of the tries are saved and no winner is lost, at 5 % a fifth, and one operator
+lost 39 %."""
 
 _KIND = 3  # the step of the kind of operator
 _LEAST_S = 0.05
@@ -51,7 +50,7 @@ _NUMBERS = re.compile(r"(?<![A-Za-z0-9])\d[\d.×x]*(?:, \d[\d.×x]*)*")
 
 @dataclass(frozen=True, slots=True)
 class TryTraits:
-    """A candidate on an operator, as far as its chances depend on it."""
+    """What a candidate's chances on an operator depend on."""
 
     route: str
     label: str  # as ``plain_label`` has it
@@ -62,7 +61,7 @@ class TryTraits:
 
 @dataclass(frozen=True, slots=True)
 class DoneTry:
-    """A candidate that was tried."""
+    """A tried candidate."""
 
     about: TryTraits
     log_ratio: float | None  # ln(default ÷ candidate); None: it failed
@@ -71,7 +70,7 @@ class DoneTry:
 
 @dataclass(frozen=True, slots=True)
 class PastTries:
-    """Tries of one candidate on operators alike, summed up: what a service hands on to another."""
+    """Summed tries of one candidate on similar operators: the form in which a service passes them on."""
 
     about: TryTraits
     count: int
@@ -83,7 +82,7 @@ class PastTries:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is expected of a candidate."""
+    """The expectation for a candidate."""
 
     mean: float  # of ln(default ÷ candidate), where it works
     deviation: float
@@ -93,7 +92,7 @@ class Outlook:
 
 
 def plain_label(label: str) -> str:
-    """A label without what differs from operator to operator, sizes and counts; digits of a name stay."""
+    """A label without sizes and counts, which differ from operator to operator; digits of a name stay."""
     return _NUMBERS.sub("#", label)
 
 
@@ -121,8 +120,8 @@ def summed(history: Iterable[DoneTry]) -> list[PastTries]:
 
 
 class Odds:
-    """Outlooks from a history of tries, and from what other services have tried (``given``). ``deviation``:
-    of ln ratio, before anything was tried."""
+    """Expectations from a history of tries, and from tries of other services (``given``). ``deviation``: of
+    ln ratio, before anything was tried."""
 
     def __init__(
         self,
@@ -140,8 +139,8 @@ class Odds:
                 self._sums[key].take(past, min(1.0, GIVEN_TRIES / past.count))
 
     def expect(self, about: TryTraits) -> Outlook:
-        """What the history lets expect of a candidate on an operator: at every step the averages of its
-        tries, with the step above as ``DRAW`` tries more."""
+        """The expectation for a candidate on an operator: at every step the average of its tries, with the
+        step above counting as ``DRAW`` tries."""
         mean, variance, fails, seconds = PRIOR_MEAN, self._deviation**2, PRIOR_FAILS, PRIOR_S
         doubt, tries = 0.0, 0.0
         for key, draw in zip(_steps(about), DRAW, strict=True):
@@ -161,7 +160,8 @@ class Odds:
         return Outlook(mean, deviation, fails, max(_LEAST_S, seconds), tries)
 
     def chance(self, about: TryTraits, to_beat: float) -> float:
-        """That the candidate works and is faster than ``to_beat`` (default ÷ time) by more than MARGIN."""
+        """The probability that the candidate works and is faster than ``to_beat`` (default ÷ time) by more
+        than MARGIN."""
         outlook, known = self.expect(about), self._known(about)
         ahead = outlook.mean - math.log(to_beat * (1 + MARGIN))
         learnt, guessed = _NORMAL.cdf(ahead / outlook.deviation), _NORMAL.cdf(ahead / WIDE)
@@ -175,7 +175,7 @@ class Odds:
         return (1 - outlook.fails) * max(0.0, gain)
 
     def promise(self, about: TryTraits, to_beat: float) -> float:
-        """The same per second that the try takes: the most promising is built first."""
+        """The expected gain per second of the try: the most promising is built first."""
         return self.gain(about, to_beat) / self.expect(about).seconds
 
     def has_met(self, route: str) -> bool:
@@ -183,18 +183,18 @@ class Odds:
         return (route,) in self._sums
 
     def sure_promise(self, about: TryTraits, to_beat: float) -> float:
-        """The same, as far as it is known rather than anybody's guess."""
+        """The same, scaled by how much of it is known rather than guessed."""
         return self._known(about) * self.promise(about, to_beat)
 
     def _known(self, about: TryTraits) -> float:
-        """Share of a candidate's chances that its own tries on the kind of operator tell."""
+        """The share of a candidate's chances that rests on its own tries on the kind of operator."""
         sums = self._sums.get(_steps(about)[_KIND])
         return sums.count / (sums.count + STRANGE) if sums else 0.0
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Over the tries of one step; ``ratio`` and ``squares`` are of ln ratio, over those that worked."""
+    """Sums over the tries of one step; ``ratio`` and ``squares`` are of ln ratio, over those that worked."""
 
     count: float = 0
     worked: float = 0
@@ -224,6 +224,6 @@ class _Sums:
 
 
 def _steps(about: TryTraits) -> tuple[tuple[str, ...], ...]:
-    """Keys from the general to the particular, each the one above with a word more."""
+    """Keys from the general to the particular, each extending the one before."""
     words = (about.route, about.label, kind_of(about.op_type), about.op_type, about.family, about.dtype)
     return tuple(words[:depth] for depth in range(len(words) + 1))

@@ -18,7 +18,7 @@ BUILDS_S = 5.0  # what building and measuring them adds to a slice's search, rou
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """The next slice: by which route, and what is expected of it."""
+    """The next slice: its route, and the expectation."""
 
     route: Route
     about: SliceTraits
@@ -32,7 +32,7 @@ class SlicePlan:
 
     @property
     def pointless(self) -> str:
-        """Why it should not be done; empty where it should."""
+        """Why it should not be done; empty if it should."""
         return not_worth(self.calls, self.best_us, self.expected, conf().tune_slice_s + BUILDS_S)
 
 
@@ -52,7 +52,7 @@ def next_slice(work: ClaimedSlice, slices: int = 0) -> StageEnd:
 
 
 def plan_next(work: ClaimedSlice) -> SlicePlan | None:
-    """The slice from which most is expected, of all routes that can tune it here; None where none can."""
+    """The slice with the largest expectation among all routes that can tune it here; None if none can."""
     routes = [
         route for route in work.workshop.routes if isinstance(route, Tunable) and not work.supports(route)
     ]

@@ -1,7 +1,7 @@
-"""Tuning records as rows: what a search found outlives the worker's disk and serves every worker.
+"""Tuning records as rows: a search's results outlive the worker's disk and serve every worker.
 
-Only what is explored for everybody is kept here: an organisation's own operators teach nobody else, and their
-sizes are named to nobody.
+Only explorations for everybody are kept here: an organisation's own operators teach nobody else, and their
+sizes stay private.
 """
 
 from __future__ import annotations

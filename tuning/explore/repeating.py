@@ -17,7 +17,7 @@ from tuning.routes.base import Candidate, No, Route
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was built, as its rows and its manifest have it."""
+    """What was built, from its rows and its manifest."""
 
     operator: Operator
     setting: Setting
@@ -28,7 +28,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Repeated:
-    """What came of it, and one sentence."""
+    """The result, and one sentence."""
 
     verdict: Literal["same", "differs", "cannot be repeated here"]
     detail: str = ""
@@ -77,7 +77,7 @@ def _why_not(laboratory: Laboratory, route: Route | None, recorded: Recorded) ->
 
 
 def _elsewhere(recorded: Recorded) -> str:
-    """What else is not the same here: a linker or a C library may explain a difference."""
+    """Other differences on this machine: a linker or a C library may explain a mismatch."""
     before = dict((recorded.provenance or {}).get("builder", {}))
     other = [
         f"{name} was {before.get(name)}, is {now}"

@@ -38,9 +38,9 @@ from tuning.telling import told_log
 logger = logging.getLogger(__name__)
 
 OF_BEST = ("implementation__artifact", "implementation__environment", "measurement")
-"""Rows that who ran in a race is published with once more."""
+"""Fields with which a racer is published again."""
 WRONG = (Status.WRONG_RESULT, Status.NOT_FINITE, Status.WROTE_INPUT, Status.CHEATED)
-"""What no accident explains: the candidate itself is not fit to be served."""
+"""Results that no accident explains: the candidate itself is not fit to be served."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate that was tried, what came of it, and under which claim."""
+    """A tried candidate, its result, and the claim."""
 
     tried: Tried
     outcome: Outcome
@@ -78,11 +78,9 @@ class Judged:
 
 
 def keep_trial(judged: Judged) -> Trial:
-    """Keep what came of a candidate that is not published. Raises StaleLease when the claim was lost.
-
-    What has been served and is found to be wrong in its own environment is served no longer. A mishap
-    (a crash, a noisy host) is no such finding.
-    """
+    """Keep the trial of a candidate that is not published. Raises StaleLease if the claim was lost. A served
+    candidate found wrong in its own environment is withdrawn; a mishap (a crash, a noisy host) is no such
+    finding."""
     environment = register_environment(environment_of(judged.tried.route, judged.row.target.kind))
     wrong = judged.tried.candidate if judged.outcome.status in WRONG else None
     if wrong is not None:
@@ -104,10 +102,10 @@ def keep_trial(judged: Judged) -> Trial:
 def publish_trial(judged: Judged, purpose: Purpose, *, may_win: bool = True) -> Published | None:
     """Publish a verified candidate and keep its trial, in one transaction under the claim's fence.
 
-    The evidence leads only if it comes from the declared environments
-    of this target for the route and for the default that it was timed against; it moves who is served only
-    where it may win. None where it may not be served any more (a kernel that was revoked meanwhile): only its
-    trial is kept. Raises StaleLease, and then nothing was published.
+    The evidence leads only if it is from this target's declared environments, for the route and for the
+    default that it was timed against. It changes what is served only if it may win. None if the candidate may
+    not be served any more (a kernel revoked meanwhile): only its trial is kept. Raises StaleLease, and then
+    nothing was published.
     """
     new = _publication(judged, purpose, may_win)
     # Copied and flushed to the disk before the transaction, which holds SQLite's only write lock.
@@ -124,7 +122,7 @@ def publish_trial(judged: Judged, purpose: Purpose, *, may_win: bool = True) -> 
 
 @dataclass(frozen=True)
 class Finalist:
-    """Who ran in a final: a candidate of this slice, or somebody who held a seat (``held``)."""
+    """A participant of a final: a candidate of this slice, or the holder of a seat (``held``)."""
 
     outcome: Outcome
     artifact: BuiltArtifact
@@ -140,7 +138,7 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Decided:
-    """Numbers of finalists: the winner (None: nobody may lead), and who was not told apart from it."""
+    """Numbers of finalists: the winner (None: none may lead), and those not told apart from it."""
 
     winner: int | None
     equal: frozenset[int] = frozenset()
@@ -148,11 +146,8 @@ class Decided:
 
 @dataclass(frozen=True)
 class HeldRace:
-    """Under which claim a race was held, for which exploration, and against whose default.
-
-    ``incumbent``: who was decided for before, and stays where nobody is told apart from it; None where what
-    is served is what came first.
-    """
+    """The claim, exploration and default of a race. ``incumbent``: the winner of an earlier decision, which
+    stays if nothing is told apart from it; None if the present best is only a first result."""
 
     claim: Claim
     row: Exploration
@@ -163,8 +158,8 @@ class HeldRace:
 def publish_race(
     held: HeldRace, finalists: Sequence[Finalist], pairs: Mapping[tuple[int, int], Ratios]
 ) -> Decided:
-    """Publish what a final found and serve its winner, in one transaction under the claim's fence. What
-    failed has its trial kept."""
+    """Publish a final's results and serve its winner, in one transaction under the claim's fence. Failures
+    are kept as trials."""
     timed = [number for number, one in enumerate(finalists) if one.outcome.ok]
     for number, one in enumerate(finalists):
         if number not in timed and one.judged is not None:
@@ -225,7 +220,7 @@ def _of_race(one: Finalist, held: HeldRace) -> Publication:
 
 
 def _publication(judged: Judged, purpose: Purpose, may_win: bool) -> Publication:
-    """What a judged candidate is published as."""
+    """A judged candidate as a publication."""
     artifact, candidate = judged.artifact, judged.tried.candidate
     assert artifact is not None and candidate is not None
     route, row = judged.tried.route, judged.row
@@ -259,7 +254,7 @@ def _publication(judged: Judged, purpose: Purpose, may_win: bool) -> Publication
 
 
 def _again(best: Best, one: Finalist, held: HeldRace) -> Publication:
-    """Who held a seat once more, with evidence from the rounds in which the others were timed."""
+    """The holder of a seat with new evidence, from the same rounds as the others."""
     implementation, row = best.implementation, held.row
     versions = environment_of(held.default, row.target.kind)
     return Publication(
@@ -291,7 +286,7 @@ def _again(best: Best, one: Finalist, held: HeldRace) -> Publication:
 
 
 def _refused(judged: Judged) -> bool:
-    """Whether it may not be published after all; then only its trial is kept."""
+    """Whether it may not be published after all; only its trial is kept then."""
     assert judged.tried.candidate is not None
     if not (refused := why_not_publish(judged.tried.candidate)):
         return False
@@ -307,7 +302,7 @@ def _keep_published(judged: Judged, published: Published) -> None:
 
 
 def _counts(target: Target, route: Route, default: Route) -> bool:
-    """Whether evidence of this worker's versions may move a best: both are the declared ones."""
+    """Whether this worker's evidence may change a best: its versions are the declared ones."""
     both = (default, route)
     return all(_is_declared(target.pk, one.name, environment_of(one, target.kind)) for one in both)
 
@@ -318,7 +313,7 @@ def _is_declared(target_id: int, route: str, versions: Mapping[str, str] | Envir
 
 
 def usable(outcome: Outcome) -> Outcome:
-    """The outcome; NOISY in its place where its times are none (a slope of zero has no finite ratio)."""
+    """The outcome, or NOISY if its times are unusable (a slope of zero has no finite ratio)."""
     if not outcome.ok or outcome.timing is None or outcome.timing.is_sound:
         return outcome
     return replace(
@@ -327,23 +322,19 @@ def usable(outcome: Outcome) -> Outcome:
 
 
 def winner_of(row: Exploration) -> Best | None:
-    """Who is served at present for an exploration's key."""
+    """The present best for an exploration's key."""
     return Best.objects.filter(**row.same_key, rank=0).select_related(*OF_BEST).first()
 
 
 def artifact_from_catalogue(row: ArtifactRow, folder: Path) -> BuiltArtifact:
-    """A published artifact, its files copied from the store into ``folder``: the only way from there to a
-    laboratory. Raises DamagedArtifact or UnvouchedArtifact where it does not verify: then nothing is loaded.
-    """
+    """A published artifact with its files copied from the store into ``folder``: the only way into a
+    laboratory. Raises DamagedArtifact or UnvouchedArtifact if it does not verify; nothing is loaded then."""
     return BuiltArtifact(take_artifact(row, folder), folder)
 
 
 def sound_incumbent(best: Best, folder: Path) -> BuiltArtifact | None:
-    """Who is served, to be timed beside a newcomer; None where it does not verify.
-
-    What is damaged loses its place to the next best of its route, until it is whole again
-    (:mod:`catalog.best.damage`).
-    """
+    """The present best, to be timed beside a newcomer; None if it does not verify. A damaged one loses its
+    place to its route's next best until it is whole again (:mod:`catalog.best.damage`)."""
     try:
         return artifact_from_catalogue(best.implementation.artifact, folder)
     except UnvouchedArtifact as error:

@@ -32,12 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 def run_slice(workshop: Workshop, claim: Claim) -> bool:
-    """Work on a claimed exploration until its stage ends or must make room; False when the claim was lost.
-
-    Whatever a candidate does is an outcome; of an error in here a sentence is kept with the exploration (the
-    log has its traceback), which is tried again, or dead after its tries. Raises Stopping and DiskFull (the
-    claim was given back) and DATABASE_GONE.
-    """
+    """Work on a claimed exploration until its stage ends or must make room; False if the claim was lost.
+    Whatever a candidate does is an outcome. An error of our own is kept with the exploration as a sentence
+    (the log has its traceback), and it is tried again, or dead after its tries. Raises Stopping and DiskFull
+    (the claim was given back) and DATABASE_GONE."""
     give_back = partial(claims.release, claim, begun=True)
 
     def work() -> None:
@@ -78,7 +76,7 @@ def _settle(row: Exploration, end: StageEnd) -> None:
 
 
 def _tell(row: Exploration, end: StageEnd) -> None:
-    """One line a stage, for whoever watches the worker."""
+    """One line a stage, for people who watch the worker."""
     best, stage = winner_of(row), Stage(row.stage)
     if best is None:
         logger.info("%s of %s: %s", stage.label, row.operator, end.reason or end.state)

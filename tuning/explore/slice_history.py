@@ -1,4 +1,4 @@
-"""Slices of tuning as rows: the history that expectations are learnt from, and how well they held."""
+"""Slices of tuning as rows: the history behind expectations, and how accurate those were."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LATEST = 2_000  # slices: what is learnt from, and judged
 
 
 def estimator() -> Estimator:
-    """What the latest slices teach."""
+    """Expectations from the latest slices."""
     rows = TuningSlice.objects.order_by("-pk").values_list(
         "exploration_id", "route", "family", "gained", "before_us", "exploration__operator__op_type",
         "exploration__operator__flops", "exploration__operator__bytes_moved",
@@ -46,7 +46,7 @@ def about_next(row: Exploration, route: str, best_us: float) -> SliceTraits:
 
 
 def about_slice(row: Exploration, route: str, best_us: float, done: int) -> SliceTraits:
-    """The same where it is known how many slices the route had there."""
+    """The same if it is known how many slices the route had there."""
     operator = row.operator
     room = room_of(best_us, operator.flops, operator.bytes_moved, _threads(row.setting.description))
     return SliceTraits(
@@ -55,11 +55,9 @@ def about_slice(row: Exploration, route: str, best_us: float, done: int) -> Slic
 
 
 def gained(before: Best | None, after: Best | None) -> float:
-    """Share of the time that the fastest known has fallen by: 0 where it is the same as before.
-
-    By ratios to the default, since times of two moments differ by the machine's mood; the former winner's is
-    its latest, taken in turns with who beat it.
-    """
+    """The share by which the fastest known time has fallen; 0 if it has not. By ratios to the default, since
+    the machine's speed varies between two moments; the former winner's is its latest, timed in turns with its
+    successor."""
     if before is None or after is None or before.implementation_id == after.implementation_id:
         return 0.0
     latest = Measurement.objects.filter(implementation_id=before.implementation_id).order_by("-pk")

@@ -1,4 +1,4 @@
-"""What a slice leaves its exploration in."""
+"""The state in which a slice leaves its exploration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuning.models import Stage, State
 
 @dataclass(frozen=True)
 class StageEnd:
-    """Columns of the exploration by their names; None: as it is."""
+    """Columns of the exploration by name; None: unchanged."""
 
     state: State  # queued: it goes on
     stage: Stage | None = None

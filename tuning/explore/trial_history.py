@@ -1,7 +1,5 @@
-"""Trials and bests as rows: what candidates' chances are learnt from, and who won for operators nearby.
-
-Only what was explored for everybody teaches, as with tuning records.
-"""
+"""Trials and bests as rows: the history behind candidates' chances, and winners for similar operators. Only
+explorations for everybody count, as with tuning records."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ _known: dict[int, tuple[float, Odds]] = {}
 
 
 def odds_for(target_id: int) -> Odds:
-    """What the latest trials of contests on this target teach; remembered for some seconds."""
+    """Chances from the latest trials of contests on this target; cached for some seconds."""
     learnt_at, odds = _known.get(target_id, (-math.inf, None))
     if odds is None or time.monotonic() - learnt_at > _KNOWN_FOR_S:
         given = given_odds() if Target.objects.filter(pk=target_id, kind=GIVEN_FOR).exists() else ()
@@ -63,8 +61,8 @@ def about_try(operator: OperatorRow, route: str, label: str) -> TryTraits:
 
 
 def winners_nearby(row: Exploration) -> list[tuple[str, str]]:
-    """(route, label) of who won for the nearest known operators of the same family, the nearest first and
-    each once. The operator itself in this very place is none of them."""
+    """(route, label) of winners for the nearest known operators of the same family, the nearest first, each
+    once. The operator itself in this place is left out."""
     operator, setting = Operator.from_json(row.operator.graph), Setting.from_json(row.setting.description)
     family, here = family_of(operator, setting), features_of(operator, setting)
     found: list[tuple[float, tuple[str, str]]] = []
@@ -79,7 +77,7 @@ def winners_nearby(row: Exploration) -> list[tuple[str, str]]:
 
 
 def _graphs_nearby(row: Exploration) -> QuerySet[Best, tuple[Any, str, str]]:
-    """Graph and winner of the operators of the same type and dtype that do and move about as much."""
+    """Graph and winner of operators of the same type and dtype with similar amounts of work and data."""
     alike = OperatorRow.objects.filter(op_type=row.operator.op_type, dtype=row.operator.dtype)
     # The latest only: walked by index, where a join with their bests would be made for all of them first.
     listed = alike.order_by("-pk").values_list("pk", "flops", "bytes_moved")[:_OPERATORS_LISTED]
@@ -101,14 +99,15 @@ def _doublings(operator: OperatorRow, flops: float, moved: float) -> float:
 
 @cache
 def given_odds() -> tuple[PastTries, ...]:
-    """What came with the service, for processors: a new one begins with it, and unlearns it by its own
-    trials."""
+    """Tries shipped with the service, for CPUs: a new service begins with them, and its own trials replace
+    them."""
     rows = json.loads(GIVEN.read_text(encoding="utf-8"))
     return tuple(PastTries(TryTraits(*row[:_TRAITS]), *row[_TRAITS:]) for row in rows)
 
 
 def export_odds(path: Path) -> int:
-    """Write what this service's own contests teach, in the form of :func:`given_odds`; how many rows."""
+    """Write what this service's own contests have taught, in the form of :func:`given_odds`; returns how many
+    rows."""
     rows = [
         [
             *astuple(past.about),
@@ -123,7 +122,7 @@ def export_odds(path: Path) -> int:
 
 
 def _tries(where: Q) -> list[DoneTry]:
-    """The latest trials of candidates in contests. One that a noisy host left unmeasured says nothing."""
+    """The latest trials of candidates in contests. One that a noisy host prevented says nothing."""
     latest = Trial.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     rows = (
         Trial.objects.filter(pk__gt=latest - _LOOKED_THROUGH, stage=Stage.CONTEST)
@@ -149,7 +148,7 @@ def _traits(route: str, label: str, op_type: str, dtype: str, flops: float, byte
 
 
 def _log_ratio(status: str, ratio: float | None) -> float | None:
-    """None: it failed. Stopped because it was too slow, it works all the same."""
+    """None: it failed. A candidate stopped for being too slow works all the same."""
     if status == Status.SLOWER:
         return math.log(ratio or SLOWER_RATIO)
     return math.log(ratio) if status == Status.OK and ratio else None

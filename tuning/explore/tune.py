@@ -1,8 +1,7 @@
 """Tuning: slices of search by the routes that can, each at most 20 s, resumable anywhere.
 
-A slice is claimed in the order of its worth: calls × time × the gain that past slices let expect
-(``worth.py``). After each, what came of it is kept, and the next one is weighed, or tuning ends with the
-reason said.
+Slices are claimed in the order of worth: calls × time × the gain expected from past slices (``worth.py``).
+After each, the results are kept, and the next one is weighed, or tuning ends with the reason.
 """
 
 from __future__ import annotations

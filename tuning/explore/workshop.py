@@ -1,4 +1,4 @@
-"""What a worker explores with, and what one slice of an exploration has at hand."""
+"""A worker's tools for exploring, and the state of one slice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Workshop:
     def known_default(
         self, trials: TrialQuerySet, operator: Operator, setting: Setting
     ) -> tuple[Route, Candidate] | None:
-        """The default that was timed last among these trials, else what a user would have."""
+        """The default timed last among these trials, else what a user would have."""
         first = trials.of_the_default().first()
         for route in self.routes:
             if first is not None and route.name == first.route:
@@ -63,21 +63,18 @@ class Workshop:
         return self.default_candidate(operator, self.target, setting)
 
     def available(self, route: Route) -> str:
-        """Empty where the route is on this machine and works in this worker's sandbox; else why not. The
-        first question about a route may take the seconds of a tiny build."""
+        """Why the route is not available; empty if it is on this machine and works in this worker's sandbox.
+        The first question about a route may take the seconds of a tiny build."""
         answer = route.available(self.target)
         return answer.reason if isinstance(answer, No) else self.works(route)
 
     def why_unsafe(self, route: str, source: str = "") -> str:
-        """Empty where this worker's sandbox is strong enough for a route's code; else what is missing.
-
-        ``source``: the very text that is compiled. What comes compiled already (from the catalogue) has none:
-        what it was made of is only said of it.
-        """
+        """Why this worker's sandbox is too weak for a route's code; empty if it is not. ``source``: the exact
+        text that is compiled. Compiled code from the catalogue has none."""
         return self.laboratory.tier.why_not_for(route in SUBMITTED, is_own(source))
 
     def safe(self, route: Route) -> Route:
-        """A route with those of its kernels that may be built here; itself where it has none."""
+        """A route with those of its kernels that may be built here; the route itself if it has none."""
         if not isinstance(route, SubmittedRoute):
             return route
         return route.with_kernels(
@@ -87,7 +84,7 @@ class Workshop:
 
 @dataclass
 class ClaimedSlice:
-    """One claimed exploration in work, with the means to try candidates and to keep what came of them."""
+    """One claimed exploration in work, with the means to try candidates and keep the results."""
 
     workshop: Workshop
     claim: Claim
@@ -105,15 +102,13 @@ class ClaimedSlice:
 
     @cached_property
     def tried(self) -> set[str]:
-        """Candidates (and routes without any, as an empty one) that this round has tried before: skipped.
-
-        What the host was too noisy for is tried a second time.
-        """
+        """Candidates (and routes without any, as an empty one) that this round has tried before and skips.
+        What a noisy host prevented is tried a second time."""
         return {digest for digest, statuses in self.history.items() if statuses != [Status.NOISY]}
 
     @cached_property
     def default_route(self) -> Route | None:
-        """The route that every ratio here is taken against: who made the latest first result."""
+        """The route of the default for every ratio here: the one with the latest first result."""
         found = self.known_default()
         return found[0] if found else None
 
@@ -123,7 +118,7 @@ class ClaimedSlice:
 
     @cached_property
     def favourites(self) -> list[Candidate]:
-        """What jobs here were given on trust: the winners of targets that differ in sizes alone."""
+        """Winners of targets that differ in sizes alone, which jobs here were given unmeasured."""
         return winners_of_neighbours(self.row)
 
     @property
@@ -137,19 +132,20 @@ class ClaimedSlice:
 
     @cached_property
     def contested(self) -> list[Route]:
-        """The routes of this round: all, or the few that a further round was asked for. Each knows what the
-        database has for it."""
+        """The routes of this round: all, or those that a further round was asked for, with what the database
+        has for them."""
         only = routes_of(self.row)
         routes = [route for route in self.workshop.routes if not only or route.name in only]
         return [self.workshop.safe(taught(route, self.row.operator)) for route in routes]
 
     def doing(self, what: str, **values: object) -> None:
-        """Say what comes next, for people and for the error if the worker dies. Raises when it must not."""
+        """Note the next action, for people and for the error if the worker dies. Raises if it must not go
+        on."""
         self.workshop.check(self.claim)
         self.claim.update(doing=what[:200], updated_at=timezone.now(), **values)
 
     def supports(self, route: Route) -> str:
-        """Empty where the route is here and can express the operator; else why not."""
+        """Why the operator is not possible; empty if the route is here and can express it."""
         # Of what was taught (``contested``) only our own is left where the sandbox is weak.
         unsafe = "" if getattr(route, "kernels", ()) else self.workshop.why_unsafe(route.name)
         if reason := self.workshop.available(route) or unsafe:
@@ -163,14 +159,14 @@ class ClaimedSlice:
         )
 
     def build_all(self, candidates: Sequence[tuple[Route, Candidate]]) -> list[BuiltArtifact | Outcome]:
-        """Build several side by side, in their order; a worker's memory and cores bound how many."""
+        """Build several in parallel and return them in order; a worker's memory and cores bound how many."""
         jobs = [(route, candidate, self._new_folder()) for route, candidate in candidates]
         return self.workshop.laboratory.build_all(self.operator, self.setting, jobs, self.workshop.limits)
 
     def build_each(
         self, candidates: Sequence[tuple[Route, Candidate]]
     ) -> Generator[tuple[int, BuiltArtifact | Outcome], None, None]:
-        """The same, each with its number as soon as it is there; for ``Bench.heat``, which holds the lock."""
+        """The same, each with its number as soon as it is built; for ``Bench.heat``, which holds the lock."""
         jobs = [(route, candidate, self._new_folder()) for route, candidate in candidates]
         return self.workshop.laboratory.build_each(self.operator, self.setting, jobs, self.workshop.limits)
 
@@ -184,7 +180,7 @@ class ClaimedSlice:
         return self.workshop.laboratory.bench(self.operator, self.setting, default)
 
     def judged(self, tried: Tried, outcome: Outcome, artifact: BuiltArtifact | None = None) -> Judged:
-        """The record of a try. Raises when the worker stops: what that kills is nobody's failure."""
+        """The record of a try. Raises if the worker stops: what that kills is no failure."""
         self.workshop.check(self.claim)
         if outcome.build_s is None and artifact is not None:
             outcome = replace(outcome, build_s=tried.build_s)
@@ -194,7 +190,7 @@ class ClaimedSlice:
         )
 
     def keep(self, attempt: Tried, outcome: Outcome) -> None:
-        """Keep a candidate that came to nothing."""
+        """Keep a candidate without a result."""
         keep_trial(self.judged(attempt, outcome))
 
     def keep_absent(self, route: Route, reason: str) -> None:

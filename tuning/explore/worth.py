@@ -1,11 +1,10 @@
-"""What the next slice of tuning is expected to bring, learnt from the slices so far. PURE.
+"""The expected gain of the next slice of tuning, learnt from past slices. PURE.
 
-A slice's gain is a share of the time. It is taken to be ``level × weight``: the weight falls with every
-slice that was spent before (by a factor that is learnt too) and with the room that is left above the
-machine's limits; the level is learnt from the general to the particular: all slices, those of the route, of
-the op type, of its family (op type and size class), of this exploration. Each step is the least-squares fit
-to its own slices, drawn towards the step above as if that were a few slices more: with few slices the general
-rules, with many the particular.
+A slice's gain is a share of the time, modelled as ``level × weight``. The weight falls with every earlier
+slice (by a learnt factor) and with the room left above the machine's limits. The level is learnt from the
+general to the particular: all slices, then those of the route, the op type, its family (op type and size
+class), and this exploration. Each step is the least-squares fit to its own slices, drawn towards the step
+above by the weight of a few slices. So few slices follow the general, many the particular.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ PRIOR_DECAY = 0.6  # what is left of a slice's gain for the one after it
 DRAW = (4.0, 3.0, 3.0, 2.0, 1.0)  # slices that the step above counts for, from all slices to this exploration
 LEAST_US_PER_S = 0.01  # saved time per second of tuning, below which the second is wasted
 HONEST_SHARE = 8
-"""Of what looks hopeless every so-many-th is tried all the same, lest a belief could never turn out wrong."""
+"""One in so many hopeless ones is tried all the same, so that a wrong belief can be corrected."""
 REACHABLE = 2.0
-"""The best code known takes about this many times the roofline's floor, whose peaks no processor has
+"""The best known code takes about this many times the roofline's floor, whose peaks no processor reaches
 (measured: tuned convolutions reach 400 of the 830 GFLOP/s that it allows two cores)."""
 
 _DECAYS = [0.3 + 0.05 * step for step in range(14)]
@@ -34,7 +33,7 @@ _LEAST_ROOM = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SliceTraits:
-    """A slice, as far as its gain depends on it."""
+    """What a slice's gain depends on."""
 
     exploration: int
     route: str
@@ -54,7 +53,7 @@ class DoneSlice:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A share of the time, and in a few words where it comes from."""
+    """A share of the time, and its source in a few words."""
 
     gain: float
     why: str
@@ -67,12 +66,12 @@ def duration_class(time_us: float) -> str:
 
 
 def family_of_slice(op_type: str, time_us: float) -> str:
-    """What is learnt together."""
+    """The group of slices that are learnt from together."""
     return f"{op_type[:80]}, {duration_class(time_us)}"
 
 
 def room_of(time_us: float, flops: float, bytes_moved: float, threads: int) -> float:
-    """Share of the time that is more than the machine needs; at least a little."""
+    """The share of the time above the machine's need; at least a little."""
     per_s = max(1, threads) * CLOCK_HZ
     floor_us = 1e6 * max(flops / (per_s * FLOPS_PER_CYCLE), bytes_moved / (per_s * L1_BYTES_PER_CYCLE))
     return min(1.0, max(_LEAST_ROOM, 1 - REACHABLE * floor_us / max(time_us, 1e-9)))
@@ -103,7 +102,7 @@ def worth_of_slice_us(calls: float, best_us: float, gain: float) -> float:
 
 
 def not_worth(calls: float, best_us: float, expected: Expectation, slice_s: float) -> str:
-    """Why the next slice is not worth its seconds, in one sentence; empty where it is."""
+    """Why the next slice is not worth its seconds, in one sentence; empty if it is."""
     saved = worth_of_slice_us(calls, best_us, expected.gain)
     if expected.gain >= LEAST_GAIN and saved >= LEAST_US_PER_S * slice_s:
         return ""
@@ -126,7 +125,7 @@ def hopeless_but_tried(number: int, identity: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How well expectations held. Gains and errors are shares of the time."""
+    """How accurate expectations were. Gains and errors are shares of the time."""
 
     count: int
     mean_expected: float
@@ -182,7 +181,7 @@ def _weight(about: SliceTraits, decay: float) -> float:
 
 
 def _level(chosen: Sequence[DoneSlice], decay: float, above: float, draw: float) -> float:
-    """Least squares of gained = level × weight, with ``draw`` slices' worth of the step above."""
+    """Least squares of gained = level × weight, with the step above counting as ``draw`` slices."""
     weights = [_weight(past.about, decay) for past in chosen]
     met = sum(weight * past.gained for weight, past in zip(weights, chosen, strict=True))
     return (met + draw * above) / (sum(weight**2 for weight in weights) + draw)

@@ -1,4 +1,4 @@
-"""Operator lists and sample models as input; ONNX models are :mod:`opatlas.graph`'s. PURE."""
+"""Reads operator lists and sample models; ONNX models are :mod:`opatlas.graph`'s. PURE."""
 
 from tuning.graph.samples import SAMPLES, sample_graph, sample_model
 

@@ -1,7 +1,7 @@
-"""What a model's bytes come to: its operators with counts, and its structure where it has one. PURE.
+"""Takes a model's bytes apart: its operators with counts, and its structure if it has one. PURE.
 
-The bytes are somebody else's. Uploads are taken apart by a child in a sandbox (``apart_main``), whose answer
-is this as JSON; whoever reads it trusts no more of it than of a caller's.
+The bytes are untrusted. Uploads are taken apart by a child in a sandbox (``apart_main``), which returns JSON;
+its reader trusts that no more than a caller's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("opatlas.tuning")
 
 @dataclass(frozen=True)
 class TakenApart:
-    """``form``: onnx, operator-list or operator-list-f32. ``structure``: as it is stored; None: an operator
+    """``form``: onnx, operator-list or operator-list-f32. ``structure``: as stored; None for an operator
     list, or a model beyond the bounds of structures."""
 
     form: str
@@ -47,7 +47,7 @@ class TakenApart:
 def take_apart(
     data: bytes, dims: Mapping[str, int], as_float32: bool, *, max_nodes: int = MAX_NODES
 ) -> TakenApart:
-    """JSON begins with a bracket, which no ONNX file does. Raises :class:`InvalidModel`."""
+    """JSON begins with a bracket, and no ONNX file does. Raises :class:`InvalidModel`."""
     if not data:
         raise InvalidModel("The model is empty: send an ONNX file, or an operator list as JSON.")
     if data.lstrip()[:1] in (b"[", b"{"):
@@ -58,7 +58,7 @@ def take_apart(
 
 
 def _structure(graph: ModelGraph) -> ModelStructure | None:
-    """None for a model beyond the bounds of structures: it has operators all the same."""
+    """None for a model beyond the bounds of structures; it still has operators."""
     try:
         return structure_of(graph)
     except InvalidModel as error:
@@ -67,8 +67,8 @@ def _structure(graph: ModelGraph) -> ModelStructure | None:
 
 
 def content_sha256(of_bytes: Any, dims: Mapping[str, int], as_float32: bool) -> str:
-    """Of the bytes (``of_bytes``: a hash that has seen them), and of the wishes that change what they come
-    to, where there are any."""
+    """Of the bytes (``of_bytes``: a hash that has seen them), and of wishes that change the result, if
+    any."""
     wishes = {**({"dims": dict(dims)} if dims else {}), **({"as_float32": True} if as_float32 else {})}
     digest = of_bytes.copy()
     if wishes:

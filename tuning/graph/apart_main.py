@@ -21,9 +21,9 @@ from typing import Any
 from tuning.measure.sandbox.confine import confine
 
 MOST_WISH_BYTES = 64 << 10
-"""Of what comes beside a structure and a profile in the request for a plan."""
+"""Of the other fields beside a structure and a profile in a request for a plan."""
 NO_ROOM = os.EX_IOERR
-"""How it ends where its answer has no room: whoever reads it asks the disk itself."""
+"""The exit status if its answer has no room; the reader then checks the disk itself."""
 _PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _write(answer: bytes) -> None:
-    """All of it: where little room is left, a part of it is written without an error."""
+    """Write all of it: on a nearly full disk a part would be written without an error."""
     left = memoryview(answer)
     while left:
         left = left[os.write(sys.stdout.fileno(), left) :]
@@ -80,7 +80,7 @@ def _model(data: bytes, wish: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plan(data: bytes, wish: Mapping[str, Any]) -> dict[str, Any]:
-    """A request for a plan: its structure, checked and packed, its profile, checked, and the rest."""
+    """A request for a plan: its structure, checked and packed, its profile, checked, and the other fields."""
     from opatlas.errors import InvalidModel
     from opatlas.graph.profile import ModelProfile
     from opatlas.graph.structure import ModelStructure

@@ -14,7 +14,7 @@ _WINDOW = ("stride", "padding", "dilation")
 
 
 def to_aten(record: CallRecord) -> CallRecord:
-    """The aten call that a benchmark record stands for. Raises :class:`CannotMap` with the reason."""
+    """The aten call of a benchmark record. Raises :class:`CannotMap` with the reason."""
     suite, _, name = record.op.partition(".")
     make = _kernelbench if suite == "kernelbench" else _MAKERS.get(record.op)
     if make is None:
@@ -49,7 +49,7 @@ def _gemm(record: CallRecord) -> CallRecord:
 
 
 def _turned(tensor: TensorArgument, turn: Any) -> TensorArgument:
-    """Lists name the shape as stored; the product reads a transposed matrix the other way round."""
+    """Lists name the stored shape; the product reads a transposed matrix the other way round."""
     if not turn:
         return tensor
     rows, columns = (int(dim) for dim in tensor.shape)
@@ -62,7 +62,7 @@ def _conv(record: CallRecord) -> CallRecord:
 
 
 def _permuted(tensor: TensorArgument, order: Sequence[int]) -> TensorArgument:
-    """The same storage with its dimensions named in another order: NHWC as NCHW with strides."""
+    """The same storage with its dimensions in another order: NHWC as NCHW with strides."""
     shape = tuple(int(dim) for dim in tensor.shape)
     steps = dense_strides(shape)
     strides = tuple(steps[axis] for axis in order)

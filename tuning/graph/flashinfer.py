@@ -1,6 +1,6 @@
 """FlashInfer's definitions, as operators.
 
-A definition leaves lengths open, and often its inputs unsaid. Attention is read as one sequence of
+A definition leaves lengths open, and often its inputs too. Attention is read as one sequence of
 ``attrs["length"]`` tokens, laid out head by head; an epsilon as 1e-6.
 """
 
@@ -43,7 +43,7 @@ def _given(record: CallRecord, count: int) -> list[Document]:
 
 
 def _gemm(record: CallRecord) -> Document:
-    """The second matrix is stored by output row, as a linear layer's weight is."""
+    """The second matrix is stored by output row, like a linear layer's weight."""
     return {"op": "Gemm", "attrs": {"transB": 1}, "inputs": _given(record, 2)}
 
 

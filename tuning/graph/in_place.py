@@ -1,8 +1,8 @@
-"""What ONNX Runtime takes for each node where it stands in a model, by a profile of warm runs. PURE.
+"""ONNX Runtime's time for each node of a model in place, from a profile of warm runs. PURE.
 
-A framework fuses nodes: its profile has the time of all of them under one, and says nothing of the others.
-Such a time is shared among its nodes as their times alone are, so that who replaces one of them is not held
-against the time of all.
+A framework fuses nodes: its profile has their whole time under one of them, and nothing for the others. That
+time is divided among the nodes in proportion to their times alone. So a kernel for one node is not compared
+with the time of all.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from opatlas.plan.making import needed_nodes
 def times_in_place(
     structure: ModelStructure, profile: ModelProfile, alone_us: Callable[[int], float | None], body: BodyPath
 ) -> dict[int, float]:
-    """Microseconds of each node of the model, or of a body, in one run of it; nothing of branches and loops,
-    and nothing at all where the profile's times do not count or none of these nodes was seen.
-    ``alone_us``: what ONNX Runtime takes for a node alone, None where nobody knows."""
+    """Microseconds of each node of the model, or of a body, in one run of it, without branches and loops.
+    Empty if the profile's times do not count or none of these nodes was seen. ``alone_us``: ONNX Runtime's
+    time for a node alone, None if unknown."""
     if profile.borders is None:
         return {}
     needed = [node for node in needed_nodes(structure) if not structure.nodes[node].bodies]
@@ -37,8 +37,8 @@ def times_in_place(
 def _fused_into(
     structure: ModelStructure, needed: list[int], seen: Mapping[int, float]
 ) -> dict[int, list[int]]:
-    """Nodes that were seen, each with those that were not and that it did as well: they read what it makes,
-    or, where nobody before them was seen, it reads what they make."""
+    """Seen nodes, each with the unseen ones that it computed as well: they read its output or, if no seen
+    node is before them, it reads theirs."""
     owner, makers = dict[int, int](), dict[int, int]()
     for node in needed:
         before = (
@@ -59,8 +59,8 @@ def _fused_into(
 
 
 def _shared(us: float, alone: Mapping[int, float | None], seen: int) -> dict[int, float]:
-    """A time, shared in proportion to what nodes take alone; the one that was seen has all of it where that
-    is not known of each."""
+    """A time, divided in proportion to the nodes' times alone; the seen node has all of it if one of these is
+    unknown."""
     known = {node: time for node, time in alone.items() if time is not None}
     total = math.fsum(known.values())
     if len(known) < len(alone) or not total:

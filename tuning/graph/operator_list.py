@@ -1,4 +1,4 @@
-"""An operator list (JSON records with counts) as canonical operators; nothing is lost, all is counted."""
+"""An operator list (JSON records with counts) as canonical operators; every record is counted."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _map(record: CallRecord, missing: dict[str, None]) -> Operator | str:
-    """The record's operator or the reason; symbolic dimensions matter only where the rest would map."""
+    """The record's operator or the reason; symbolic dimensions matter only if the rest can be mapped."""
     symbols = record.symbols
     if symbols:
         record = replace(
@@ -117,7 +117,7 @@ def _map(record: CallRecord, missing: dict[str, None]) -> Operator | str:
 
 
 def as_inference(record: CallRecord) -> CallRecord:
-    """The record in float32 with its parameters as constants, as inference has them."""
+    """The record as in inference: in float32, with its parameters as constants."""
     return _adapted(record, as_float32=True, const_weights=True)
 
 

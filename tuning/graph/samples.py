@@ -1,4 +1,4 @@
-"""Sample models that are always at hand: the classic graphs of ONNX's own wheel."""
+"""Built-in sample models: the classic graphs of ONNX's own wheel."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ SAMPLES = {
 
 
 def sample_graph(name: str) -> bytes:
-    """The sample as the wheel holds it: a few kB, its weights generated constants. Enough to be taken apart.
-
-    Raises :class:`InvalidModel` that lists the names there are.
-    """
+    """The sample as in the wheel: a few kB, with generated constants as weights. Enough to be taken apart.
+    Raises :class:`InvalidModel` with the existing names."""
     if name not in SAMPLES:
         raise InvalidModel(f"There is no sample '{name}'; there are {', '.join(SAMPLES)}.")
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

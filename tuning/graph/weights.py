@@ -1,8 +1,8 @@
-"""Seeded random weights in place of generated constants.
+"""Seeded random weights instead of generated constants.
 
-The sample graphs of ONNX's wheel carry weights that are all 0.02: with those several of them give the same
-output whatever the input, so every wrong plan would look right. Random weights scaled by fan-in (He et al.
-2015) keep activations in a sane range, so that errors show.
+The weights of the sample graphs in ONNX's wheel are all 0.02. With those several of them give the same output
+for any input, so every wrong plan would look right. Random weights scaled by fan-in (He et al. 2015) keep
+activations in a sane range, so that errors show.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 from opatlas.graph.read import reads_of
 
 MOVERS = frozenset({"Unsqueeze", "Squeeze", "Reshape", "Transpose", "Identity", "Cast", "Flatten", "Expand"})
-"""A weight's role is its consumer's, seen through these."""
+"""A weight's role is its consumer's, seen through these operators."""
 
 _FLOATS = frozenset(
     {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16}
@@ -73,7 +73,7 @@ def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _users(graph: onnx.GraphProto) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
-    """By name, those in bodies last: names of a graph are no others' in its bodies."""
+    """By name, those in bodies last: a graph's names are unique, in its bodies too."""
     users: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
     for node in graph.node:
         for index, name in enumerate(node.input):
@@ -98,7 +98,7 @@ def _generated(
 
 
 def _role(name: str, dims: list[int], users: dict[str, list[tuple[onnx.NodeProto, int]]]) -> Draw | None:
-    """How the first consumer that says what the tensor is wants it drawn."""
+    """How to draw it: decided by the first consumer that tells the tensor's role."""
     for node, index in users.get(name, []):
         if node.op_type in MOVERS and index == 0:
             draw = _role(node.output[0], dims, users)

@@ -1,6 +1,7 @@
-"""Claims: who works on what. Compare-and-swap, leases on the database's clock, and a fence on every write.
+"""Claims: which worker works on what. Compare-and-swap, leases on the database's clock, and a fence on every
+write.
 
-Nothing here reads, decides and saves: every change is one UPDATE that names the state it expects, and counts
+Nothing here reads, decides and saves. Every change is one UPDATE that names the state it expects, and counts
 only if it changed a row.
 """
 
@@ -30,14 +31,14 @@ from tuning.queue.reached import tell_stage
 logger = logging.getLogger(__name__)
 
 ORDER = ("stage", "priority", "opened", "-worth", "asked_at", "pk")
-"""What is claimed first: a lower stage, a more urgent queue, a contest's opening, what is worth more, who
-asked first."""
+"""What is claimed first: a lower stage, a more urgent queue, a contest's opening, larger worth, the earlier
+request."""
 
 EVERYTHING = Q()
 SWEEPING = "putting back an exploration"
 
 PACK_MOST = 8
-"""However short: their leases are renewed one by one."""
+"""Even if they are short: their leases are renewed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,9 @@ class Claim(HeldRow[Exploration]):
 
 
 def pack_size(stage: int, expected_s: Sequence[float], waiting: int, workers: int) -> int:
-    """How many explorations of one stage a worker takes at once, of the best that wait, which are expected to
-    take ``expected_s`` each, and of ``waiting`` in all: its share of their seconds, as long as that is no
-    more than a pack's. Of tuning one: what the next slice is worth is said anew after each.
-    """
+    """How many explorations of one stage a worker takes at once, if each takes ``expected_s`` and ``waiting``
+    wait in all: its share of their seconds, up to one pack. Of tuning one: each slice changes the worth of
+    the next."""
     if stage == Stage.TUNE:
         return 1
     share_s = waiting * fmean(expected_s) / max(1, workers)
@@ -72,7 +72,7 @@ def pack_size(stage: int, expected_s: Sequence[float], waiting: int, workers: in
 
 
 def claimable(target_id: int, reach: Q = EVERYTHING) -> QuerySet[Exploration]:
-    """What a worker on this target may claim, the best first; ``reach``: with what it has installed."""
+    """What a worker on this target may claim, the best first; ``reach``: with its installed versions."""
     return Exploration.objects.filter(reach, state=State.QUEUED, target_id=target_id).order_by(*ORDER)
 
 
@@ -127,17 +127,17 @@ def release(claim: Claim, *, begun: bool) -> bool:
 
 
 def fail(claim: Claim, error: str) -> None:
-    """A slice that broke: queued again, or dead when it had its tries."""
+    """A slice broke: queue it again, or mark it dead after its last try."""
     row = claim.load()
     _requeue_or_bury(row, error, {"pk": row.pk, "fence": claim.fence, "state": State.RUNNING})
 
 
 def sweep(owner_prefix: str = "", but_not: str = "") -> int:
-    """Put back what silent workers held; returns how many explorations that were.
+    """Put back what silent workers held; returns how many explorations.
 
-    An exploration whose lease has run out on the database's clock is queued again, or dead when it has had
-    all its tries. With ``owner_prefix``, what was held under such a name (except by ``but_not``) is put back
-    at once: a pool child that takes another one's place knows that the other is dead.
+    An exploration whose lease has run out on the database's clock is queued again, or dead after its last
+    try. With ``owner_prefix``, what was held under such a name (except by ``but_not``) is put back at once: a
+    pool child that replaces another knows that the other is dead.
     """
     expired = Exploration.objects.filter(state=State.RUNNING)
     if owner_prefix:
@@ -159,7 +159,7 @@ def sweep(owner_prefix: str = "", but_not: str = "") -> int:
 
 
 def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) -> int:
-    """Compare-and-swap; the fence moves on, so that whoever held the row can write no more."""
+    """Compare-and-swap; the fence moves on, so that the former holder can write no more."""
     dead = row.tries >= row.max_tries
     gave_up = f"Gave up after {row.tries} {'try' if row.tries == 1 else 'tries'}"
     values: dict[str, Any] = {
@@ -183,7 +183,7 @@ def _requeue_or_bury(row: Exploration, error: str, unchanged: dict[str, Any]) ->
 
 
 def settle_miss(row: Exploration, otherwise: MissState, reason: str) -> None:
-    """Tell the miss how its exploration ended: explored when something is served, else ``otherwise``."""
+    """Update the miss at its exploration's end: explored if something is served, else ``otherwise``."""
     served = Best.objects.filter(**row.same_key).exists()
     Miss.objects.filter(**row.same_key).update(
         state=MissState.EXPLORED if served else otherwise, reason="" if served else reason[:500]

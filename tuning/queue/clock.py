@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from tuning.conf import conf
 
 DATABASE_GONE = (OperationalError, InterfaceError)
-"""The database's own trouble (gone, locked, restarting): nobody's work is to blame for it."""
+"""The database's own trouble (gone, locked, restarting), for which no work is to blame."""
 
 _ASKED = {
     "postgresql": "SELECT STATEMENT_TIMESTAMP()",
@@ -26,7 +26,7 @@ def now_in(seconds: float) -> Expression:
 
 
 def database_now() -> datetime:
-    """The time by that clock, for what is reckoned in Python and kept: one statement."""
+    """The time by that clock, for computing in Python and storing: one statement."""
     with connection.cursor() as cursor:
         cursor.execute(_ASKED[connection.vendor])
         told = datetime.fromisoformat(str(cursor.fetchone()[0]))
@@ -34,5 +34,5 @@ def database_now() -> datetime:
 
 
 def alive() -> Q:
-    """Of workers: those that gave a sign of life lately."""
+    """Those workers that gave a sign of life lately."""
     return Q(stopped_at=None, last_seen_at__gt=now_in(-conf().served_s))

@@ -14,14 +14,13 @@ from tuning.queue.steering import NotPossible, cannot
 
 UNDECIDED = (MissState.WAITING, MissState.POSTPONED)
 EXPLORABLE = (*UNDECIDED, MissState.DISCARDED, MissState.UNSUPPORTED, MissState.FAILED)
-"""What a person may send into an explore queue: the decider's, a person's or a route's no is overruled."""
+"""States from which a person may send a miss to an explore queue, against the decision of the decider, a
+person or a route."""
 
 
 def explore_now(pk: int, priority: int = Priority.HIGH) -> Miss:
-    """Put a miss into the explore queue of this priority, whatever the decider thought; raises NotPossible.
-
-    An exploration of the same operator that has ended begins a new round.
-    """
+    """Put a miss into the explore queue of this priority, whatever the decider decided; raises NotPossible.
+    An ended exploration of the same operator begins a new round."""
     if priority not in list(Priority):
         raise RequestError(
             f"A priority is one of {', '.join(map(str, Priority))} (0 is the most urgent).",
@@ -39,7 +38,7 @@ def explore_now(pk: int, priority: int = Priority.HIGH) -> Miss:
 
 
 def discard_miss(pk: int, reason: str) -> Miss:
-    """Do not explore a miss, with a reason that whoever asks for the operator reads; raises NotPossible."""
+    """Do not explore a miss, with a reason shown to those who ask for the operator; raises NotPossible."""
     reason = reason.strip()[:500] or "Discarded by hand."
     moved = Miss.objects.filter(pk=pk, state__in=UNDECIDED).update(state=MissState.DISCARDED, reason=reason)
     miss = _miss(pk)

@@ -1,7 +1,7 @@
-"""The decider: what of the collect queue is explored, how urgently, and what is not. PURE.
+"""The decider: which misses are explored, how urgently, and which are not. PURE.
 
-Worth is expected saving: calls × time of one run × the share of it that exploring is expected to save, in
-microseconds. It orders every queue and decides how much tuning an operator deserves.
+Worth is expected saving in microseconds: calls × time of one run × the expected share that exploring saves.
+It orders every queue, and decides how much tuning an operator gets.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ TRIVIAL = frozenset({
     "Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Shape", "Slice", "Split",
     "Squeeze", "Transpose", "Unsqueeze",
 })  # fmt: skip
-"""Operators that move data or nothing at all: a tuned schedule has nothing to win there."""
+"""Operators that move data or nothing at all: a tuned schedule cannot gain anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One miss, as far as the decision depends on it."""
+    """The part of one miss on which the decision depends."""
 
     op_type: str
     flops: float
@@ -41,7 +41,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the service has to give, for one target."""
+    """The service's capacity for one target."""
 
     workers: int  # live ones that serve the target
     memory_bytes: int  # of the largest of them; 0: unknown
@@ -56,7 +56,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a miss. ``reason`` is one sentence, empty only where it is promoted."""
+    """The decision for a miss. ``reason``: one sentence, empty only if it is promoted."""
 
     verdict: Literal["promote", "wait", "postpone", "discard"]
     worth: float
@@ -104,19 +104,16 @@ def decide(ask: Ask, situation: Situation) -> Decision:
 
 
 def priority_of(ask: Ask) -> Priority:
-    """Somebody waiting comes first, what was only named as related last."""
+    """Misses with somebody waiting come first, those that were only named as related last."""
     if ask.somebody_waits:
         return Priority.URGENT
     return Priority.LOW if ask.related else Priority.NORMAL
 
 
 def tuning_slices(op_type: str, default_us: float, calls: float, most: int) -> int:
-    """How many slices of tuning an operator gets at most, given the default's time and the calls made of it.
-
-    ``most`` is what an operator of middling worth gets. Big ones get up to three times that, operators that
-    take less than a framework's own call nothing. Whether a slice is worth its seconds is ``worth.py``'s to
-    say.
-    """
+    """The most slices of tuning for an operator, by the default's time and its calls. ``most``: for middling
+    worth. Large ones get up to three times that; operators that take less than a framework's own call get
+    none. ``worth.py`` decides whether a slice is worth its seconds."""
     if most <= 0 or all(part in TRIVIAL for part in op_type.split("+")) or default_us < 2 * CALL_US:
         return 0
     total_us = default_us * calls

@@ -1,4 +1,5 @@
-"""What one worker process holds: one row under a lease, a fence on every write, one frame round the work."""
+"""What one worker process holds: one row under a lease, a fence on every write, and one frame around the
+work."""
 
 from __future__ import annotations
 
@@ -20,26 +21,26 @@ logger = logging.getLogger(__name__)
 RUNNING = "running"  # whatever is held is in this state, by its own enumeration
 UNLEASED: Mapping[str, Any] = {"lease_owner": "", "lease_expires_at": None}
 UNHELD: Mapping[str, Any] = {**UNLEASED, "doing": ""}
-"""Columns of what nobody works on; the second of what says what is being done."""
+"""Columns of a row that nobody works on; the second set also clears the present action."""
 
 Row = TypeVar("Row", bound=models.Model)
 
 
 class StaleLease(Exception):
-    """It is no longer ours: the lease expired and was swept, or the work was paused or discarded."""
+    """It is no longer held: the lease expired and was swept, or the work was paused or discarded."""
 
 
 class Stopping(Exception):
-    """The worker was told to stop: what was begun is given back, not blamed."""
+    """The worker was told to stop: work that was begun is given back and not counted as a failure."""
 
 
 class DiskFull(Exception):
-    """This worker's disk, or its store, takes nothing more: nobody's work is to blame for it."""
+    """This worker's disk or store is full; no work is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRow(Generic[Row]):
-    """One row held by one worker process. Every write of that worker to it goes through here."""
+    """One row held by one worker process, for all of its writes to it."""
 
     pk: int
     fence: int
@@ -51,11 +52,11 @@ class HeldRow(Generic[Row]):
         return f"{self.model._meta.verbose_name.capitalize()} {self.pk}"
 
     def row(self) -> QuerySet[Row]:
-        """It, while it is still ours."""
+        """The row, while it is held."""
         return self.model.objects.filter(pk=self.pk, fence=self.fence, state=RUNNING)
 
     def update(self, **columns: Any) -> None:
-        """Write to it; raises StaleLease, and writes nothing, when it was lost."""
+        """Write to it; raises StaleLease and writes nothing if it was lost."""
         if self.row().update(**columns) != 1:
             raise self._stale()
 
@@ -71,8 +72,8 @@ class HeldRow(Generic[Row]):
 
 
 def take(row: models.Model, owner: str, **columns: Any) -> int | None:
-    """Take one by compare-and-swap, as it was seen: waiting, or with a lease that is over. Its fence, or None
-    where another was faster."""
+    """Take a row by compare-and-swap, as it was read: waiting, or with an expired lease. Returns its fence,
+    or None if another was faster."""
     seen: Any = row
     unchanged: dict[str, Any] = {"pk": seen.pk, "fence": seen.fence, "state": seen.state}
     if seen.state == RUNNING:
@@ -83,7 +84,7 @@ def take(row: models.Model, owner: str, **columns: Any) -> int | None:
 
 
 def renew(held: Sequence[HeldRow[Any]]) -> list[HeldRow[Any]]:
-    """Extend the leases; returns what turned out to be lost."""
+    """Extend the leases; returns those that were lost."""
     return [one for one in held if one.row().update(lease_expires_at=now_in(conf().lease_s)) != 1]
 
 
@@ -93,8 +94,8 @@ def work_on(
     give_back: Callable[[], object],
     fail: Callable[[Exception], object],
 ) -> bool:
-    """Do the work of what is held; False where it was lost meanwhile. Raises Stopping and DiskFull (it was
-    given back) and DATABASE_GONE; whatever else breaks is this piece's failure, and the next one goes on."""
+    """Do the held work; False if it was lost meanwhile. Raises Stopping and DiskFull (it was given back) and
+    DATABASE_GONE; any other error is this piece's failure, and the next one goes on."""
     try:
         work()
     except Stopping:

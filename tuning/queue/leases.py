@@ -23,7 +23,7 @@ class Holder:
         self._until = 0.0
 
     def hold(self) -> bool:
-        """Hold or take the lease; False where another has it."""
+        """Hold or take the lease; False if another process has it."""
         now = time.monotonic()
         if now < self._until:
             return True
@@ -42,7 +42,7 @@ class Holder:
         return won
 
     def resign(self) -> None:
-        """Let another have it at once."""
+        """Give the lease up at once."""
         self.forget()
         Lease.objects.filter(name=self.name, owner=self.owner).update(expires_at=now_in(-1))
 

@@ -1,8 +1,7 @@
-"""Who may do what to queues, explorations and misses: the one door of pages and REST alike.
+"""Who may do what to queues, explorations and misses, for pages and REST.
 
-Whoever may operate the whole service (a role or key of the host organisation) may do all of it. Somebody of a
-tenant may steer what their own organisation has privately; what is shared, and the queues themselves, are the
-host's.
+Those who operate the whole service (a role or key of the host organisation) may do everything. A tenant's
+people may steer what their own organisation has privately; shared work and the queues are the host's.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ MAX_AT_ONCE = 200
 
 
 class NotAllowed(CallerError):
-    """Whoever asks may look at this, and not change it."""
+    """The caller may look at this, but not change it."""
 
     status = 403
 
 
 @dataclass(frozen=True)
 class Order:
-    """What to do: a verb, and what it takes. ``by`` names the person or key, for the reasons people read."""
+    """What to do: a verb, and its arguments. ``by``: the person or key, for the reasons that people read."""
 
     verb: str
     by: str
@@ -43,7 +42,7 @@ class Order:
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """One row to which nothing was done, and why, in one sentence."""
+    """A row that was not changed, and why, in one sentence."""
 
     id: int
     error: str
@@ -51,19 +50,19 @@ class RefusedRow:
 
 @dataclass(frozen=True)
 class Done:
-    """What came of an order for several rows: each stands for itself."""
+    """The result of an order for several rows, each on its own."""
 
     done: tuple[int, ...]
     refused: tuple[RefusedRow, ...]
 
 
 def may_operate(viewer: Viewer, owner_id: int | None) -> bool:
-    """Whether this viewer may steer what that organisation owns; None: what is shared."""
+    """Whether this viewer may steer what that organisation owns; None: shared work."""
     return viewer.may(OPERATE, owner_id)
 
 
 def check_queues(viewer: Viewer) -> None:
-    """Raises NotAllowed where the queues are not this viewer's to steer."""
+    """Raises NotAllowed if this viewer may not steer the queues."""
     if not viewer.may(OPERATE):
         raise NotAllowed("The queues are everybody's: only operators of the host organisation steer them.")
 
@@ -89,7 +88,7 @@ def act_on_miss(viewer: Viewer, pk: int, order: Order) -> Miss:
 
 
 def act_on_many(viewer: Viewer, pks: Sequence[int], order: Order) -> Done:
-    """The same order for several explorations. One that cannot be is left out and said; the others go on."""
+    """The same order for several explorations. Impossible ones are skipped and listed."""
     return _each(pks, order, VERBS, lambda pk: act(viewer, pk, order))
 
 

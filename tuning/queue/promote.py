@@ -1,4 +1,4 @@
-"""From the collect queue to the explore queues: asks the decider about every waiting miss, and acts on it."""
+"""Moves misses to the explore queues: asks the decider about every waiting miss, and acts on it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ READING, DECIDING, PROMOTING = OF_MISSES = (
     "promoting a miss",
 )
 OF_TARGETS = "deciding about a target's misses"
-"""Whose rows that failed are misses, and targets. Only what fails in reading is the miss's own fault."""
+"""The steps whose failed rows are misses, and targets. Only an error in reading is the miss's own fault."""
 
 LIVE = (State.QUEUED, State.RUNNING, State.PAUSED)
 
@@ -80,7 +80,7 @@ def promote_misses(limit: int = 500, *, postponed: bool = False) -> int:
 
 
 def situation_of(target: Target) -> Situation:
-    """What the service can do for a target right now."""
+    """The service's capacity for a target now."""
     workers = live_workers(target.pk)
     pause = Pause.objects.filter(capability__in=["*", target.capability]).first()
     said = f"The queue {pause.capability} is paused: {pause.reason or 'no reason given'}." if pause else ""
@@ -119,8 +119,7 @@ def gains_by_type() -> dict[str, float]:
 
 
 def quick_ask_of(miss: Miss) -> Ask:
-    """A miss as the decider sees it, without its memory: all that its worth depends on, and no graph is
-    read."""
+    """A miss as the decider sees it, without its memory: enough for its worth, without reading a graph."""
     now = timezone.now()
     return Ask(
         op_type=miss.operator.op_type,
@@ -171,12 +170,12 @@ def _graphs_of(misses: Sequence[Miss]) -> dict[int, str]:
 
 
 def _give_up(miss: Miss, reason: str) -> None:
-    """It is not tried again by itself; whoever asks for it reads why."""
+    """It is not tried again by itself; those who ask for it read why."""
     _set_aside(miss, Decision("discard", 0.0, reason=f"It cannot be explored. {reason}"))
 
 
 def _set_aside(miss: Miss, decision: Decision) -> None:
-    """Write the decision down where it says something new."""
+    """Write the decision down if it is new."""
     states = {"wait": MissState.WAITING, "postpone": MissState.POSTPONED, "discard": MissState.DISCARDED}
     state = states[decision.verdict]
     if (miss.state, miss.reason) != (state, decision.reason):
@@ -237,14 +236,15 @@ def _explorations_of(misses: Iterable[Miss]) -> list[Exploration]:
 
 
 def _forecast(decided: Sequence[tuple[Miss, Decision]]) -> dict[int, Expression]:
-    """What is expected; nothing where that fails: misses are promoted all the same."""
+    """The expected times; none if that fails: misses are promoted all the same."""
     with step("forecasting first results"), transaction.atomic():
         return _expected(decided)
     return {}
 
 
 def _expected(decided: Sequence[tuple[Miss, Decision]]) -> dict[int, Expression]:
-    """Miss → when its first result is expected, on the database's clock; none where nothing can be said."""
+    """Miss → when its first result is expected, on the database's clock; without those that cannot be
+    predicted."""
     by_target: dict[int, list[tuple[Miss, Decision]]] = defaultdict(list)
     for miss, decision in decided:
         by_target[miss.target_id].append((miss, decision))
@@ -273,7 +273,7 @@ def _new_exploration(miss: Miss, decision: Decision, expected: Expression | None
 
 
 def asker_of(miss: Miss) -> int | None:
-    """The organisation that asked for it first; None where nobody did, or nobody knows any more."""
+    """The organisation that asked for it first; None if none did, or it is unknown."""
     if miss.owner_id is not None:
         return miss.owner_id
     asked = miss.api_key or miss.job
@@ -281,7 +281,7 @@ def asker_of(miss: Miss) -> int | None:
 
 
 def reweigh(row: Exploration, worth: float, priority: int, calls: float) -> None:
-    """More is known about how much it is wanted. It moves to a more urgent queue only, never to a lesser."""
+    """Its demand has changed: move it to a more urgent queue, never to a lesser one."""
     told = row.stage == Stage.CONTEST or (row.stage == Stage.TUNE and row.expected_gain is not None)
     if told and row.calls > 0:
         worth = row.worth * calls / row.calls  # what its last slice expects of the next one stands
@@ -306,7 +306,7 @@ def start_again(
 
 
 def reweigh_asked_again(within_s: float) -> int:
-    """Follow misses that were asked for again after their promotion: more calls, or somebody who waits."""
+    """Follow misses that were asked for again after their promotion: more calls, or somebody waiting."""
     since = timezone.now() - timedelta(seconds=within_s)
     asked = list(
         Miss.objects.filter(state=MissState.PROMOTED, last_asked_at__gt=since)

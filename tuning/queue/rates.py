@@ -1,8 +1,7 @@
-"""How long slices and stages took lately: the reference times of exploring, which all expectations of time
-are made of.
+"""How long slices and stages took lately, for all predictions of time.
 
-A slice leaves its trials behind (all of one fence) and, when it tuned, a row of its own with its seconds.
-Only the latest few thousand are read, so that this costs the same however much was ever explored.
+A slice leaves its trials (all of one fence) and, if it tuned, a row of its own with its seconds. Only the
+latest few thousand are read, so the cost does not grow with the history.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from tuning.models import Stage, State, Trial, TuningSlice
 LATEST_TRIALS = 3_000
 LATEST_TUNINGS = 1_000
 ENOUGH = 3
-"""Stages of one kind of operator that say more than those of all kinds."""
+"""Stages of one kind of operator that outweigh those of all kinds."""
 
 _FOR_S = 30.0
 PAGES_S = 3.0
-"""How old they may be on a page: parts of pages ask for themselves again as often."""
+"""How old they may be on a page: parts of pages refresh as often."""
 
 _lately: tuple[float, Rates] | None = None
 
@@ -86,7 +85,7 @@ class Rates:
         self._seconds[stage, ""].append(seconds)
 
     def pace(self, stage: int, op_type: str = "") -> Pace:
-        """Of this kind of operator, where enough of it was explored; else of all kinds; else assumed."""
+        """For this kind of operator if enough of it was explored; else for all kinds; else assumed."""
         name = _NAMES[Stage(stage)]
         for kind, enough in ((op_type, ENOUGH), ("", 1)):
             seconds = self._seconds.get((stage, kind), [])
@@ -104,19 +103,19 @@ class Rates:
         return found
 
     def per_hour(self, worker: str) -> float | None:
-        """Slices that a worker does in an hour of work, by the mean of its latest; None where it did none."""
+        """Slices that a worker does in an hour of work, by the mean of its latest; None if it did none."""
         seconds = [max(one.seconds, 0.1) for one in self._by_worker.get(name_of(worker), ())]
         return 3600 * len(seconds) / sum(seconds) if seconds else None
 
     def ended_since(self, moment: datetime, worker: str = "") -> int:
-        """Slices that ended since then, of those that were read."""
+        """Slices that ended since then, among those read."""
         of = self._by_worker.get(name_of(worker), ()) if worker else self.slices
         return sum(one.ended_at >= moment for one in of)
 
 
 def lately(most_s: float = _FOR_S) -> Rates:
-    """The same as :func:`rates`, at most ``most_s`` old: for who asks at every turn. They are the whole
-    service's, whoever looks."""
+    """Like :func:`rates`, at most ``most_s`` old, for frequent callers. They are the whole service's, whoever
+    looks."""
     global _lately
     if _lately is None or time.monotonic() - _lately[0] > most_s:
         _lately = (time.monotonic(), rates())
@@ -124,7 +123,7 @@ def lately(most_s: float = _FOR_S) -> Rates:
 
 
 def forget() -> None:
-    """What is kept for a while, for tests that write slices."""
+    """Empty the cache: for tests that write slices."""
     global _lately
     _lately = None
 

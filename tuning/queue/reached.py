@@ -1,4 +1,4 @@
-"""How far explorations have come, told to the catalogue: lookups say it with every answer."""
+"""Tells the catalogue how far explorations have come; lookups show it with every answer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tuning.models import Exploration, Stage, State
 
 GOES_ON = (State.QUEUED, State.RUNNING, State.PAUSED)
 BEGINS_AGAIN = (State.DONE, State.UNSUPPORTED)
-"""Where a further round that was asked for begins by itself."""
+"""States in which a requested further round begins by itself."""
 
 
 def tell_stage(pk: int) -> None:
-    """Tell how far an exploration has come; call it in the transaction that moves it on."""
+    """Store how far an exploration has come; call it in the transaction that moves it on."""
     tell_stage_of(Exploration.objects.get(pk=pk))
 
 
 def tell_stage_of(row: Exploration) -> None:
-    """The same with the row as it is in the database now."""
+    """The same for the row as it is in the database now."""
     note_stage(ScopedPlace.of(row), stage_of(row), is_final(row))
 
 

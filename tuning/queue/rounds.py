@@ -1,8 +1,9 @@
-"""Further rounds: explorations that have ended contest a few routes again, for a reason that people read.
+"""Further rounds: ended explorations contest a few routes again, for a reason that people read.
 
-A kernel was approved, an environment declared, a route added: whoever knows calls :func:`ask_for_round`. It
-only writes the wish down, beside the exploration; :func:`begin_rounds` begins it once the exploration has
-ended, in whatever process claims work next. So nothing is lost that arrives while a round is running.
+A kernel was approved, an environment declared, a route added: the code that does it calls
+:func:`ask_for_round`, which only stores the request with the exploration. :func:`begin_rounds` begins it once
+the exploration has ended, in whatever process claims work next. So a request that arrives during a round is
+not lost.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ BEGINNING = "beginning an exploration's round"
 
 
 def exploration_of(row: ScopedKey, capability: str, asked_at: datetime) -> Exploration:
-    """The exploration of a place; made, as one that has ended, where results came without."""
+    """The exploration of a place; made as an ended one if results came without it."""
     found, _ = Exploration.objects.get_or_create(
         **row.same_key,
         defaults={

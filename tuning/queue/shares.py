@@ -1,4 +1,4 @@
-"""What each organisation has had of the workers, as rows; :mod:`tuning.queue.sharing` has the rule."""
+"""How much of the workers each organisation has had, as rows; :mod:`tuning.queue.sharing` has the rule."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ class BadWeight(CallerError):
 
 
 def payer(organisation_id: int | None) -> int:
-    """Whose seconds work is: what nobody asked for (a round, a revalidation) is the host's."""
+    """The organisation whose share work counts for: the host's, if nobody asked for it (a round, a
+    revalidation)."""
     return organisation_id if organisation_id is not None else _host()
 
 
 def asked_by(organisation: int, field: str = "asked_by") -> Q:
-    """Rows whose work is this organisation's."""
+    """Rows that count for this organisation."""
     mine = Q(**{field: organisation})
     return mine | Q(**{f"{field}__isnull": True}) if organisation == _host() else mine
 
 
 def shares(organisations: Collection[int] | None = None) -> dict[int, Share]:
-    """Of these, or of all that have had something; recent seconds as of now."""
+    """Of these organisations, or of all that have had something; recent seconds as of now."""
     return {number: share for number, (share, _) in shares_and_spent(organisations).items()}
 
 
@@ -54,7 +55,7 @@ def shares_and_spent(organisations: Collection[int] | None = None) -> dict[int, 
 
 
 def set_weight(organisation: Organisation, weight: float) -> None:
-    """What it weighs beside the others, which have 1 unless it was set."""
+    """Set its weight; organisations have 1 by default."""
     if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
         raise BadWeight(f"A weight is a number from {LEAST_WEIGHT} to {MOST_WEIGHT:g}; 1 is everybody's.")
     WorkerShare.objects.update_or_create(
@@ -75,8 +76,8 @@ def charge(organisation: int, seconds: float) -> None:
 
 @contextmanager
 def charged(organisation: int, work: Work) -> Iterator[None]:
-    """Count what happens within: what such a piece takes about at once, so that other workers see it, and the
-    rest at its end."""
+    """Charge what happens inside: the expected seconds at once, so that other workers see them, and the
+    difference at the end."""
     charge(organisation, EXPECTED_S[work])
     began = time.monotonic()
     try:
@@ -95,8 +96,8 @@ def stages_waiting(target_id: int, reach: Q) -> list[WorkTurn]:
 
 
 def goes_before(row: Exploration, reach: Q) -> QuerySet[Exploration]:
-    """Of what waits for the worker of an exploration that runs: what is of the same organisation, and what is
-    of others whose turn it would be."""
+    """Work that goes before an exploration that runs: of the same organisation, and of others whose turn it
+    would be."""
     own, waiting = payer(row.asked_by_id), stages_waiting(row.target_id, reach)
     known = shares({own, *(one.organisation for one in waiting)})
     mine = known.get(own, Share()).after(0.0)  # its piece was charged when it began

@@ -1,10 +1,9 @@
-"""Whose turn it is: the workers' seconds shared out by organisation. PURE.
+"""Whose turn it is: the workers' seconds, shared out by organisation. PURE.
 
-Weighted fair queueing. What an organisation has had of the workers lately is counted in seconds, which are
-forgotten by halves; who would have had the least for its weight when its next piece of work has ended goes
-first. So a lone organisation has everything, one that comes has its turn after the piece that runs, and
-nobody saves turns up for later. Among one organisation's own, what takes the least goes first: a first result
-before all else, tuning last.
+Weighted fair queueing. Recent seconds of each organisation are counted and decay by halves. The organisation
+with the least for its weight after its next piece of work goes first. So a lone organisation has everything,
+a new one has its turn after the present piece, and nobody saves turns up. Within an organisation the shortest
+work goes first: a first result before all else, tuning last.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ EXPECTED_S: Mapping[Work, float] = {
     Work.CONTEST: 10.0,
     Work.TUNE: 15.0,
 }
-"""What a piece takes about, in seconds of a worker: charged when it begins, set right when it ends. It also
-orders one organisation's own work."""
+"""About how many worker seconds a piece takes: charged at its beginning, corrected at its end. It also orders
+one organisation's own work."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What an organisation has had lately, in seconds of workers, and what it weighs beside the others."""
+    """What an organisation has had lately, in worker seconds, and its weight."""
 
     recent_s: float = 0.0
     weight: float = 1.0
 
     def after(self, more_s: float) -> float:
-        """What it will have had for its weight when it has had so much more: the least goes first."""
+        """Its seconds for its weight after so much more: the least goes first."""
         return (self.recent_s + more_s) / self.weight
 
 
 class WorkTurn(NamedTuple):
-    """An organisation (its row's number) has work of this kind waiting: it may have its turn."""
+    """An organisation (its row's number) with work of this kind waiting."""
 
     organisation: int
     work: Work
@@ -64,20 +63,20 @@ def place_of(waiting: WorkTurn, shares: Mapping[int, Share]) -> float:
 
 
 def next_turn(waiting: Collection[WorkTurn], shares: Mapping[int, Share]) -> WorkTurn | None:
-    """Whose turn it is, and with which kind of work; None where nothing waits."""
+    """Whose turn it is, and with which kind of work; None if nothing waits."""
     return min(waiting, key=lambda one: (place_of(one, shares), one), default=None)
 
 
 def decayed(seconds: float, age_s: float, half_life_s: float) -> float:
-    """What is left of seconds that were counted so long ago."""
+    """The rest of seconds that were counted so long ago."""
     return seconds * math.exp2(-max(0.0, age_s) / half_life_s)
 
 
 def others_before(
     own_s: float, organisation: int, waiting_s: Mapping[int, float], shares: Mapping[int, Share]
 ) -> dict[int, float]:
-    """What the others, of whom so many seconds wait, will have had while an organisation has so many of its
-    own: all take turns, so whoever has work left will have had as much for its weight."""
+    """The seconds that others, of whom so many wait, will have had by the time an organisation has had so
+    many of its own: all take turns, so each with work left will have had as much for its weight."""
     level = shares.get(organisation, Share()).after(own_s)
     due = {
         number: level * shares.get(number, Share()).weight - shares.get(number, Share()).recent_s
@@ -87,6 +86,6 @@ def others_before(
 
 
 def portions(shares: Mapping[int, Share]) -> dict[int, float]:
-    """Each one's part of what all had lately, of 1."""
+    """The share of each in what all had lately."""
     whole = sum(share.recent_s for share in shares.values())
     return {number: share.recent_s / whole if whole else 0.0 for number, share in shares.items()}

@@ -1,4 +1,4 @@
-"""What people do to the queues: pause, resume, retry, discard, prioritise. Each says why in a reason."""
+"""What people do to the queues: pause, resume, retry, discard, prioritise. Each stores a reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDED = (State.DONE, State.UNSUPPORTED, State.DISCARDED, State.DEAD)
 
 
 class NotPossible(CallerError):
-    """The exploration's state does not allow it, or there is no such one; says what would be possible."""
+    """The exploration's state does not allow it, or there is none; says what would be possible."""
 
     status = 409
 
@@ -65,7 +65,7 @@ def resume_exploration(pk: int) -> Exploration:
 
 
 def retry(pk: int) -> Exploration:
-    """Explore one that has ended afresh, from its first stage: a new round, with new tries."""
+    """Explore an ended one again from its first stage: a new round, with new tries."""
     with transaction.atomic():
         row = _move(pk, ENDED, "retry", **AFRESH, asked_at=Now())
         misses = Miss.objects.filter(**row.same_key).exclude(state=MissState.EXPLORED)
@@ -75,7 +75,7 @@ def retry(pk: int) -> Exploration:
 
 
 def discard(pk: int, reason: str) -> Exploration:
-    """Give one up, with a reason that whoever asks for the operator will read."""
+    """Give one up, with a reason shown to those who ask for the operator."""
     with transaction.atomic():
         live = (State.QUEUED, State.RUNNING, State.PAUSED, State.DEAD)
         reason = reason[:500] or "Discarded by hand."
@@ -96,7 +96,7 @@ def prioritise(pk: int, priority: int) -> Exploration:
 
 
 def hurry(sender: object = None, *, operators: Sequence[int], target: int, setting: int, **_: object) -> None:
-    """Receiver of ``catalog.signals.stage_awaited``: somebody waits, so it comes before its equals."""
+    """Receiver of ``catalog.signals.stage_awaited``: somebody waits, so it goes before its equals."""
     waited_for = Exploration.objects.filter(operator__in=operators, target=target, setting=setting)
     waiting = waited_for.filter(scope=SHARED, state=State.QUEUED, priority__gt=Priority.URGENT)
     waiting.update(priority=Priority.URGENT, updated_at=Now())

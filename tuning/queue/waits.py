@@ -1,10 +1,9 @@
-"""The expected waiting time of a target's queue: placement by expected waiting time, for workers.
+"""The expected waiting time of a target's queue.
 
-Workers pull, so a target has one queue for all of them, and each live worker is an engine whose start value
-is what it holds. Who waits is taken up by the worker that is free first, once what goes before it was taken
-likewise: what its own organisation has before it, and what the others will have had by then, since all take
-turns (:mod:`tuning.queue.sharing`). What a stage takes is told by :mod:`tuning.queue.rates`. Silent workers
-are no engines.
+Workers pull, so a target has one queue for all of them, and each live worker starts with what it holds. A
+waiting exploration goes to the worker that is free first, after everything before it: its own organisation's
+earlier work, and what the others will have had by then, since all take turns (:mod:`tuning.queue.sharing`).
+:mod:`tuning.queue.rates` tells how long a stage takes. Silent workers do not count.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from tuning.queue.shares import WORK_OF_STAGE, asked_by, payer, shares
 from tuning.queue.sharing import EXPECTED_S, others_before
 
 MOST_AHEAD = 2_000
-"""Explorations that are looked at one by one when newcomers are told when their first result is expected."""
+"""The most explorations that are simulated one by one to predict newcomers' first results."""
 
 
 @dataclass(frozen=True)
 class TargetWait:
-    """What one waits for a target's workers. ``busy_s``: of each live one, by its name, until it takes up the
-    next; ``ahead`` explorations, of ``ahead_s`` in all, go before."""
+    """The wait for a target's workers. ``busy_s``: of each live one, by name, until it takes the next;
+    ``ahead`` explorations of ``ahead_s`` in all go before."""
 
     busy_s: Mapping[str, float] = field(default_factory=dict)
     ahead_s: float = 0.0
@@ -43,13 +42,13 @@ class TargetWait:
 
     @property
     def seconds(self) -> float | None:
-        """None where no live worker serves the target."""
+        """None if no live worker serves the target."""
         return level_s(list(self.busy_s.values()), self.ahead_s) if self.busy_s else None
 
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """What is queued for its first result, or about to be: what its place in the queue depends on."""
+    """An exploration queued for its first result, or about to be: the facts that decide its place."""
 
     priority: int
     worth: float
@@ -58,7 +57,7 @@ class Newcomer:
 
 
 def share_left(row: Exploration) -> float:
-    """Of its stage, of 1: all of it where it has not begun."""
+    """The remaining share of its stage; 1 if it has not begun."""
     begun = row.state == State.RUNNING and row.doing != "claimed" and row.steps_total > 0
     return 1 - min(row.steps_done / row.steps_total, 1) if begun else 1.0
 
@@ -102,7 +101,7 @@ def busy_by(
 
 
 def wait_of(row: Exploration, rates: Rates) -> TargetWait:
-    """What an exploration that is queued waits until a worker takes it up."""
+    """How long a queued exploration waits until a worker takes it."""
     first = Q(stage__lt=row.stage)
     first |= Q(stage=row.stage, priority__lt=row.priority)
     first |= Q(stage=row.stage, priority=row.priority, opened__lt=row.opened)

@@ -68,7 +68,7 @@ def stop(**kwargs: Any) -> None:
 @signals.worker_init.connect
 def show_that_it_lives(**kwargs: Any) -> None:
     """In the main process, by a thread: the loop that takes messages rests while the broker is away, which is
-    no reason to start a worker again that explores."""
+    no reason to restart an exploring worker."""
     threading.Thread(target=_beat, name="alive", daemon=True).start()
 
 
@@ -102,10 +102,7 @@ def _refuse_newer_database() -> None:
 
 
 def _outlive_the_forking_thread() -> None:
-    """Undo Celery's "die with your parent".
-
-    The kernel means the parent *thread*, and with a broker that has no event loop (the embedded one) children
-    are forked by a thread that ends first at a clean stop. The worker watches for its parent's end itself
-    (``WorkerProcess._pulse``).
-    """
+    """Undo Celery's "die with your parent". The kernel means the parent *thread*, and with a broker without
+    an event loop (the embedded one) children are forked by a thread that ends first at a clean stop. The
+    worker watches for its parent's end itself (``WorkerProcess._pulse``)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, 0)

@@ -1,7 +1,7 @@
-"""Bests get their machine code beside them: by a worker that has nothing else to do, and one after each turn.
+"""Adds machine code to bests: done by idle workers, and one after each turn.
 
-New bests first; then, once in a process's life, all that there are, from the newest to the oldest: those that
-were there before it, and those that no worker could read so far (a tool is installed by now).
+New bests come first; then, once in a process's life, all others from the newest to the oldest, including
+those that no worker could read so far (a tool may be installed now).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tuning.queue.held import Stopping
 logger = logging.getLogger(__name__)
 
 OVERLAP = timedelta(minutes=5)
-"""Who publishes names the moment before the commit, by another clock perhaps."""
+"""The publisher's moment is before its commit, and perhaps by another clock."""
 
 
 class CodeReader:
-    """How far one process has come with the bests of its target."""
+    """One process's progress through its target's bests."""
 
     def __init__(self, target_id: int) -> None:
         self.target_id = target_id
@@ -59,7 +59,7 @@ class CodeReader:
         return found[0] if found else None
 
     def _old(self) -> int | None:
-        """0: none of those that were looked at; None: all were."""
+        """0: none of those looked at; None: all were."""
         if not self._waiting and not self._all_seen:
             self._waiting, self._below = machine_code.unread_before(self.target_id, self._below)
             self._all_seen = self._below is None

@@ -1,4 +1,4 @@
-"""Workers of this name that died on this machine: who takes their place need not wait for their leases."""
+"""Dead workers of this name on this machine: their successor need not wait for their leases."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from tuning.queue import claims
 
 
 def bury(name: str) -> int:
-    """Put back what they held and note that they are gone; how many they were.
-
-    ``name`` is Celery's with its main process's number, ``worker0@host#123``: two workers of one name may run
-    beside each other, so a process that still lives, or may, is left to its lease.
-    """
+    """Put back what they held and note that they are gone; returns how many. ``name`` is Celery's with its
+    main process's number, ``worker0@host#123``: two workers of one name may run beside each other, so a
+    process that may still live keeps its lease."""
     base, _, _ = name.rpartition("#")
     rows = Worker.objects.filter(name__startswith=f"{base}#", host=socket.gethostname(), stopped_at=None)
     dead = [row for row in rows.exclude(name=name) if not lives(row.pid)] if base else []

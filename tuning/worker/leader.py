@@ -42,8 +42,8 @@ _rarely_at = 0.0
 
 
 def tick(owner: str) -> bool:
-    """Do what is due, if this worker leads; False where another one does. Cheap when nothing happens. A step
-    that fails is noted, and the next one goes on."""
+    """Do what is due, if this worker leads; False if another one does. Cheap when nothing happens. A failing
+    step is noted, and the next one goes on."""
     global _rarely_at
     if not lead(owner):
         return False
@@ -58,7 +58,7 @@ def tick(owner: str) -> bool:
 
 
 def _due(rarely: bool) -> Iterator[tuple[str, Callable[[], object]]]:
-    """The steps of a round, with what alerts call them; ``rarely``: those for what changes slowly too."""
+    """The steps of a round, with their names in alerts; ``rarely``: those for slow changes too."""
     yield "putting back what silent workers held", claims.sweep
     yield "promoting misses", lambda: promote_misses(postponed=rarely)
     yield "beginning further rounds", begin_rounds
@@ -95,7 +95,7 @@ def resign(owner: str) -> None:
 
 
 def idle_with_work() -> set[str]:
-    """Capabilities that have both claimable work and an idle live worker: what must be rung for."""
+    """Capabilities with both claimable work and an idle live worker: these must be rung for."""
     paused = set(Pause.objects.values_list("capability", flat=True))
     if "*" in paused:
         return set()

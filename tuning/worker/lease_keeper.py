@@ -1,7 +1,5 @@
-"""The heartbeat of a worker's claims, in a thread of its own.
-
-Compilers and libraries run in child processes, so that nothing holds Python's lock for long here.
-"""
+"""Renews a worker's leases, in a thread of its own. Compilers and libraries run in child processes, so
+nothing holds Python's lock for long here."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ class Keeper:
             return list(self._held)
 
     def check(self, claim: HeldRow[Any]) -> None:
-        """Raise StaleLease when this claim is known to be lost, or could not be renewed for too long."""
+        """Raise StaleLease if this claim is known to be lost, or could not be renewed for too long."""
         with self._lock:
             silent_s = time.monotonic() - self._renewed_at
             lost = claim in self._lost or silent_s > conf().lease_s

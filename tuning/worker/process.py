@@ -1,9 +1,9 @@
-"""A worker process: the laboratory, the claims it holds, and the threads that keep both honest.
+"""A worker process: the laboratory, its claims, and the threads that supervise both.
 
-It lives in Celery's pool child (``this_worker``). Three threads work beside it: the keeper renews leases, the
-pulse tells the database that the worker lives and notices when it should stop, the leader does the periodic
-work if this process holds that lease. Children are started by the main thread only: they are told to die with
-the *thread* that started them.
+It runs in Celery's pool child (``this_worker``) with three threads. The keeper renews leases. The pulse tells
+the database that the worker lives, and notices when it should stop. The leader does the periodic work if this
+process holds that lease. Only the main thread starts children: they are told to die with the *thread* that
+started them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Tools:
-    """What a worker explores with; tests bring their own."""
+    """A worker's tools for exploring; tests bring their own."""
 
     routes: tuple[Route, ...]
     default_candidate: Callable[[Operator, Target, Setting], tuple[Route, Candidate] | None]
@@ -78,8 +78,8 @@ class Tools:
 
 
 def real_tools() -> Tools:
-    """Every registered route for this machine's processor, or for the device that ``OPATLAS_DEVICE`` names;
-    ends the process with a sentence where that cannot be served."""
+    """Every registered route for this machine's CPU, or for the device that ``OPATLAS_DEVICE`` names; ends
+    the process with a sentence if that cannot be served."""
     if conf().device:
         return device_tools(conf().device)
     routes = _routes_for(CPU.name)
@@ -87,7 +87,7 @@ def real_tools() -> Tools:
 
 
 def device_tools(name: str) -> Tools:
-    """The same for one GPU, which this process then sees alone and serves alone."""
+    """The same for one GPU, the only one that this process sees and serves."""
     try:
         gpu = gpu_named(name)
         see_only(gpu)
@@ -117,11 +117,11 @@ DATABASE_PAUSE_S = 1.0  # before work goes on after the database failed
 DISK_PAUSE_S = 5.0  # before a worker whose disk is full tries again
 LEFT_OUT_S = 60.0  # of work whose turn failed
 ENDS_A_RUN = (Stopping, DiskFull, *DATABASE_GONE)
-"""What is no failure of what is being done."""
+"""Exceptions that are no failure of the current work."""
 PART = "worker"  # of a process, as who watches it knows it
 LEADER_S = 300.0
-"""The longest that a round of the leader's thread may take: a worker in which it hangs gives no more signs of
-life, and is started again by who watches it."""
+"""The longest round of the leader's thread: a worker in which it hangs gives no more signs of life, and its
+supervisor restarts it."""
 
 
 class WorkerProcess:
@@ -220,7 +220,7 @@ class WorkerProcess:
         return turns.turn_for(self.target_row.pk, self._reach(), measures=measures, but_not=left_out)
 
     def _take_turn(self, turn: WorkTurn) -> int:
-        """Do what has its turn. One that fails is left out for a while: others have theirs."""
+        """Do the work whose turn it is. A kind that fails is skipped for a while: others have their turns."""
         slices = -1
         with step(f"taking a turn: {turn.work.name.lower()}", raises=ENDS_A_RUN):
             if turn.work == Work.CONTEST:  # its opening tries nothing by a route that nobody proved
@@ -235,7 +235,7 @@ class WorkerProcess:
         return slices
 
     def _take(self, turn: WorkTurn) -> int:
-        """Claim what has its turn, and do it; returns how many slices ran."""
+        """Claim the work whose turn it is, and do it; returns how many slices ran."""
         kind = turns.SINGLES.get(turn.work)
         if kind is None:
             return self._run_pack(turn, self._claim(turn))
@@ -261,8 +261,8 @@ class WorkerProcess:
         return turns.work_waits(self.target_row.pk, self._reach())
 
     def _prove_routes(self, but_not: Sequence[str], until: Callable[[], bool] | None = None) -> int:
-        """Try the routes that nothing is known of, until somebody waits (``until``: anybody unless said);
-        returns how many were tried."""
+        """Try routes of unknown state until somebody waits (``until``: anybody, by default); returns how many
+        were tried."""
         tried, waits = 0, until or self._work_waits
         for route in self.tools.routes:
             if route.name in but_not or not self._proofs.is_open(route) or not route.available(self.target):
@@ -275,7 +275,7 @@ class WorkerProcess:
         return tried
 
     def _read_code(self) -> None:
-        """Give bests their machine code, until work waits."""
+        """Add machine code to bests, until work waits."""
         self._say("reading machine code")
         while self._code.step(self._workshop()):
             if stopping.is_asked() or self._work_waits():
@@ -285,8 +285,8 @@ class WorkerProcess:
         return Pause.objects.filter(capability__in=["*", self.target.capability]).exists()
 
     def _unwell(self) -> str:
-        """Why nothing is to be tried on this worker's device any more; it claims nothing until it is started
-        again."""
+        """Why nothing can be tried on this worker's device any more; it claims nothing until it is
+        restarted."""
         device = self._laboratory.device if self._laboratory is not None else None
         return device.unwell if device is not None else ""
 
@@ -298,7 +298,7 @@ class WorkerProcess:
         return held
 
     def _run_pack(self, turn: WorkTurn, held: list[Claim]) -> int:
-        """Run every claimed slice; gives back what was not begun when it must stop or make room."""
+        """Run every claimed slice; gives back what was not begun if it must stop or make room."""
         slices = 0
         waiting = list(held)
         try:
@@ -317,7 +317,7 @@ class WorkerProcess:
         return turns.gives_way_to_others(turn, self.target_row.pk, self._reach())
 
     def _give_back(self, held: list[Claim]) -> None:
-        """Release what is still ours; where the database does not listen, the leases run out."""
+        """Release what is still held; if the database is away, the leases run out."""
         for claim in held:
             self.keeper.drop(claim)
         try:
@@ -371,13 +371,13 @@ class WorkerProcess:
         logger.info("Worker ready: %s, sandbox %s, %s (%.1f s).", self.target.capability, tier, names, took_s)
 
     def _tell_routes(self) -> None:
-        """The row's routes as they are known by now."""
+        """Write the present state of the routes into the row."""
         routes = self._proofs.facts(self.tools.routes, self.target)
         self._environments = environments.brought(routes)
         Worker.objects.filter(name=self.name).update(routes=routes)
 
     def _enter_when_possible(self) -> None:
-        """A database that is not there yet is waited for."""
+        """Wait for a database that is not there yet."""
         while True:
             try:
                 self._target_row = register_target(self.target)
@@ -391,7 +391,7 @@ class WorkerProcess:
                 time.sleep(DATABASE_PAUSE_S)
 
     def _enter(self) -> None:
-        """This worker's row: what it is and what it can do, with reasons for what it cannot."""
+        """This worker's row: its hardware and abilities, with reasons for what it cannot do."""
         Worker.objects.update_or_create(
             name=self.name,
             defaults={
@@ -420,7 +420,7 @@ class WorkerProcess:
         TargetRow.objects.filter(pk=self.target_row.pk).update(served_until=now_in(conf().served_s))
 
     def _device_facts(self) -> dict[str, Any]:
-        """Columns of the device as it is now; none where this worker serves the processor."""
+        """Columns with the device's present state; none if this worker serves the CPU."""
         device = self._laboratory.device if self._laboratory is not None else None
         if device is None:
             return {}
@@ -432,7 +432,7 @@ class WorkerProcess:
         }
 
     def _pulse(self) -> None:
-        """Tell the database that we live; end the process when it was orphaned or must stop and does not."""
+        """Tell the database that this process lives; end it if it was orphaned, or must stop and does not."""
         parent = os.getppid()
         beaten = asked_at = 0.0
         while not self._ended.wait(0.2):
@@ -457,7 +457,7 @@ class WorkerProcess:
                 self._quietly("the leader's round", lambda: leader.tick(self.owner))
 
     def _quietly(self, name: str, work: Callable[[], object]) -> None:
-        """Periodic work outlives a database that fails for a while."""
+        """Periodic work survives a database that fails for a while."""
         try:
             close_old_connections()
             with step(name):
@@ -472,7 +472,7 @@ class WorkerProcess:
 
 
 def _see_to_queues() -> None:
-    """What the leader does too, so that nothing waits for its next round."""
+    """A part of the leader's work, done here so that nothing waits for its next round."""
     for name, work in (
         ("promoting misses", promote_misses),
         ("beginning further rounds", begin_rounds),
@@ -489,13 +489,13 @@ def _kill_descendants() -> None:
 
 
 make_tools: Callable[[], Tools] = real_tools
-"""What a started worker gets; a module that wraps the Celery application can name another."""
+"""A started worker's tools; a module that wraps the Celery application can name others."""
 
 _this: WorkerProcess | None = None
 
 
 def this_worker() -> WorkerProcess:
-    """This process's worker; raises RuntimeError where none was started."""
+    """This process's worker; raises RuntimeError if none was started."""
     if _this is None:
         raise RuntimeError(
             "No worker was started in this process: doorbells are answered by a Celery worker."

@@ -1,9 +1,9 @@
 """Which routes work in this worker's sandbox: each has built and run one tiny operator, or is not available.
 
-A route is proved at the start or before a contest where that is quick, at its first use, or when nothing else
-is to be done. What worked is remembered below the worker's home for as long as nothing changes that could
-break it, so that the next start need not try it. What failed is tried again by the next process, and after a
-while by this one.
+A route is tried at the start or before a contest if that is quick, at its first use, or when there is nothing
+else to do. Successes are remembered below the worker's home while nothing changes that could break them, so
+that the next start need not repeat them. Failures are tried again by the next process, and after a while by
+this one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tuning.routes.base import No, Route
 REMEMBERED_S = 7 * 86400.0
 RETRY_S = 600.0
 SLOW = ("inductor",)
-"""Its first build in a process takes 12 s, for headers and a runtime that all later ones share: never tried
-at the start, where somebody may wait for a first result."""
+"""Its first build in a process takes 12 s, for headers and a runtime that later ones share: never tried at
+the start, when somebody may wait for a first result."""
 NOT_YET = (
     "It was not tried yet in this worker's sandbox: that is done when it is first used, or nothing else."
 )
@@ -38,8 +38,8 @@ _PROGRAMS = ("bwrap", "unshare", "setpriv", "setarch", "cc", "g++", "ld")
 
 
 class Proofs:
-    """Of one worker; ``told`` is called when something was found. Where no proof is ``needed`` every route
-    that is there works."""
+    """Of one worker; ``told`` is called after each result. If no proof is ``needed``, every installed route
+    works."""
 
     def __init__(self, home: Path, told: Callable[[], None], *, needed: bool) -> None:
         self._path = home / "proved_routes.json"
@@ -50,11 +50,11 @@ class Proofs:
         self._found: dict[str, tuple[str, float]] = {}  # route → its failure, and when that was found
 
     def begin(self, tier: str, prove: Callable[[Route], str]) -> None:
-        """There is a laboratory now. ``prove`` gives a route's failure, or nothing; it takes seconds."""
+        """The laboratory has started. ``prove`` returns a route's failure, or nothing; it takes seconds."""
         self._tier, self._prove = tier, prove
 
     def facts(self, routes: Sequence[Route], target: Target) -> dict[str, dict[str, Any]]:
-        """What a worker's row says of its routes, with reasons for what it cannot."""
+        """The routes for a worker's row, with reasons for those that are not available."""
         told = {}
         for route in routes:
             answer = route.available(target)
@@ -67,7 +67,7 @@ class Proofs:
         return told
 
     def reason(self, route: Route) -> str:
-        """Empty where the route is known to work, else why it is not available. Tries nothing."""
+        """Why the route is not available; empty if it is known to work. Tries nothing."""
         if not self._needed:
             return ""
         if self._prove is not None and route.name not in self._found and self._is_remembered(route):
@@ -75,7 +75,7 @@ class Proofs:
         return self._found.get(route.name, (NOT_YET, 0.0))[0]
 
     def why_not(self, route: Route) -> str:
-        """As :meth:`reason`, and the route is tried where nothing is known of it (or it failed long ago)."""
+        """Like :meth:`reason`, but tries a route whose state is unknown (or that failed long ago)."""
         reason = self.reason(route)
         if not reason or self._prove is None:
             return reason
@@ -90,7 +90,7 @@ class Proofs:
         return failure
 
     def is_open(self, route: Route) -> bool:
-        """Whether nothing is known of it."""
+        """Whether its state is unknown."""
         return self.reason(route) == NOT_YET
 
     def _is_remembered(self, route: Route) -> bool:
@@ -111,7 +111,7 @@ class Proofs:
             return {}  # not there, or nobody's: everything is tried again
 
     def _key(self, route: Route) -> str:
-        """Whatever could break a route that worked."""
+        """Everything that could break a working route."""
         told = [route.name, dict(route.versions()), self._tier, os.geteuid(), *_machine()]
         return hashlib.sha256(canonical_json(told)).hexdigest()
 

@@ -1,7 +1,7 @@
 """One flag that Celery's main process and its pool children share: the worker was told to stop.
 
-A warm shutdown waits for the running task, which would explore until nothing is left; and a signal to the
-pool child would kill it. One byte of memory shared by the fork says it instead.
+A warm shutdown waits for the running task, which would explore until nothing is left, and a signal to the
+pool child would kill it. So one byte of memory shared by the fork is the signal.
 """
 
 from __future__ import annotations

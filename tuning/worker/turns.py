@@ -1,4 +1,4 @@
-"""Whose turn it is on one worker: all that waits for it, and how each kind of it is claimed and done."""
+"""Whose turn it is on one worker: all work that waits for it, and how each kind is claimed and done."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tuning.uploads.running import run_upload
 
 @dataclass(frozen=True)
 class SingleWork:
-    """A kind of work that is claimed one by one. ``whose`` leads from its rows to their organisation;
-    ``claim`` takes the worker's name, its target and of whom, ``run`` does what was claimed."""
+    """A kind of work that is claimed one by one. ``whose``: the path from its rows to their organisation;
+    ``claim`` takes the worker's name, its target and the organisation; ``run`` does what was claimed."""
 
     whose: str
     waiting: Callable[[int], QuerySet[Any]]
@@ -41,7 +41,8 @@ SINGLES: Mapping[Work, SingleWork] = {
 
 
 def waiting(target_id: int, reach: Q, *, measures: bool = True) -> list[WorkTurn]:
-    """Who has which kind of work waiting for a worker of this target. ``measures``: it may measure."""
+    """Which organisations have which kind of work waiting for a worker of this target. ``measures``: it may
+    measure."""
     found = stages_waiting(target_id, reach) if measures else []
     for work, kind in SINGLES.items():
         if measures or not kind.measures:
@@ -53,20 +54,20 @@ def waiting(target_id: int, reach: Q, *, measures: bool = True) -> list[WorkTurn
 def turn_for(
     target_id: int, reach: Q, *, measures: bool = True, but_not: Collection[WorkTurn] = ()
 ) -> WorkTurn | None:
-    """What comes next; None where nothing waits."""
+    """The next turn; None if nothing waits."""
     found = [one for one in waiting(target_id, reach, measures=measures) if one not in but_not]
     return next_turn(found, shares({one.organisation for one in found})) if found else None
 
 
 def gives_way_to_others(held: WorkTurn, target_id: int, reach: Q) -> bool:
-    """Whether something that waits goes before more of what is held."""
+    """Whether waiting work goes before more of what is held."""
     found = waiting(target_id, reach)
     known = shares({held.organisation, *(one.organisation for one in found)})
     return any(place_of(one, known) < place_of(held, known) for one in found)
 
 
 def work_waits(target_id: int, reach: Q) -> bool:
-    """Whether anything waits for this worker, a miss that nobody has decided about among it."""
+    """Whether anything waits for this worker, undecided misses included."""
     return (
         bool(waiting(target_id, reach))
         or Miss.objects.filter(target=target_id, state=MissState.WAITING).exists()
@@ -74,5 +75,5 @@ def work_waits(target_id: int, reach: Q) -> bool:
 
 
 def revalidation_waits(target_id: int) -> bool:
-    """Whether bests are to be measured again: only who brings a route that works may claim those."""
+    """Whether bests are to be measured again: only a worker with a working route may claim those."""
     return Revalidation.objects.filter(target=target_id, finished_at=None).exists()

@@ -1,1 +1,1 @@
-"""What a process remembers of lookups that it has answered: hits as they are written, and who may ask."""
+"""What a process remembers of lookups that it has answered: written hits, and valid keys."""

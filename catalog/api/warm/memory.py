@@ -1,10 +1,9 @@
-"""Lookups answered out of this process's memory: hits, as Django writes them.
+"""Answers lookups from this process's memory, with hits as Django writes them.
 
-What may be asked, by whom and where it learns from Django's answers alone (:class:`Lesson`); hits from those,
-or by the statement that Django would read them with. A hit holds until a recall concerns it
-(``catalog.lookup.recalls``). It gives an answer only where Django would give the same bytes: every operator a
-hit for this organisation, place and what is accepted, none of them charged, none to be waited for. Anything
-else it leaves alone.
+It learns who may ask what only from Django's answers (:class:`Lesson`); hits come from those, or from the
+statement that Django would use. A hit is valid until a recall concerns it (``catalog.lookup.recalls``). The
+memory answers only if Django would give the same bytes: every operator is a hit for this organisation, place
+and accepted kinds, nothing is charged, and nothing is waited for. All other requests go to Django.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from catalog.usage.journal_line import hit_text, said_text
 from opatlas.quick_json import json_bytes
 
 LESSON = "opatlas.lesson"
-"""Where in a request's environ a view leaves what may be learnt of it."""
+"""The key in a request's environ under which a view leaves a lesson."""
 
 _HIT_BYTES = 2_000  # a hit beside its texts, the dicts' share in it
 _ASK_BYTES, _ITEM_BYTES = 1_000, 200
@@ -51,7 +50,7 @@ _ASK_BYTES, _ITEM_BYTES = 1_000, 200
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lookup that Django has answered, and to whom."""
+    """A lookup that Django has answered, and the caller."""
 
     key: models.ApiKey
     parsed: ParsedLookup
@@ -74,7 +73,7 @@ class WarmAsk(NamedTuple):
 
     @property
     def question(self) -> Hashable:
-        """The same for all that ask the same, however it was written; with its place."""
+        """The same for all equal requests, however they were written; with its place."""
         asked = self.parsed
         return (
             *(self.accepts, self.keys, self.calls, self.related, self.job),
@@ -83,7 +82,7 @@ class WarmAsk(NamedTuple):
 
 
 class WarmStanding(NamedTuple):
-    """What answers depend on beside the hits in them; while it is the same, so are they."""
+    """What answers depend on beside their hits; while it is unchanged, so are they."""
 
     changed: int  # the last look that found anything recalled
     served: frozenset[int]  # targets
@@ -92,7 +91,7 @@ class WarmStanding(NamedTuple):
 
 
 class WarmAnswer(NamedTuple):
-    """An answer that is good for this look, if ``said`` is in the journal before it leaves."""
+    """An answer that is valid in this look, if ``said`` is in the journal before it leaves."""
 
     body: bytes
     said: bytes  # for ``recording.journal_said``; empty: nothing was asked for
@@ -100,7 +99,7 @@ class WarmAnswer(NamedTuple):
 
 
 class _WarmMade(NamedTuple):
-    """An answer as it was made last."""
+    """An answer as last made."""
 
     look: int
     standing: WarmStanding
@@ -122,7 +121,7 @@ class _WarmHit(NamedTuple):
 
 
 class _WarmNothing(NamedTuple):
-    """For which there was no best."""
+    """An operator without a best."""
 
     look: int
     weight_bytes: int = 400
@@ -145,7 +144,7 @@ class _WarmArtifact(NamedTuple):
 
 
 class WarmMemory:
-    """One process's; ``most_bytes`` of it, 0: it remembers nothing."""
+    """One process's memory of at most ``most_bytes``; 0: none."""
 
     def __init__(self, recalls: Recalls, most_bytes: int) -> None:
         self._recalls = recalls
@@ -158,11 +157,11 @@ class WarmMemory:
         self._numbers = count()
 
     def __len__(self) -> int:
-        """Hits."""
+        """The number of hits."""
         return len(self._hits)
 
     def ask(self, parsed: ParsedLookup, size_bytes: int = 0) -> WarmAsk | None:
-        """None where no memory could answer it. ``size_bytes``: of the text that it was."""
+        """None if no memory could answer it. ``size_bytes``: of the request's text."""
         keys = tuple(item.key for item in parsed.operators)
         related = tuple(item.key for item in parsed.related)
         named = {*keys, *related}
@@ -190,7 +189,7 @@ class WarmMemory:
         )
 
     def standing(self) -> WarmStanding:
-        """As it is now. No statement, but for what is read twice a second."""
+        """The current one. No statement, except for what is read twice a second."""
         now = timezone.now()
         served = frozenset(target for target, until in self._recalls.served_until.items() if until > now)
         return WarmStanding(self._recalls.changed, served, lately_revoked(), not charging().may_charge())
@@ -204,8 +203,8 @@ class WarmMemory:
         look: int,
         here: str | None,
     ) -> WarmAnswer | None:
-        """``alone``: as ``GET …/best`` answers; ``look``: the one in which this is asked; ``here``: what this
-        means in it, a target's key. None: Django is to be asked. Nothing is written down yet."""
+        """``alone``: as ``GET …/best`` answers; ``look``: the current one; ``here``: the key of the target
+        that this names in it. None: Django must answer. Nothing is written down yet."""
         target = here if ask.target == HERE else ask.target
         place = self._places.get((target or "", ask.setting))
         if place is None or place.look < self._recalls.everything:
@@ -260,7 +259,7 @@ class WarmMemory:
         return WarmAnswer(answer, said, lasts)
 
     def learn(self, lesson: Lesson, look: int) -> None:
-        """``look``: the last one before the request was begun with."""
+        """``look``: the last one before the request began."""
         answer, parsed = lesson.answer, lesson.parsed
         organisation = lesson.key.organisation_id
         target, setting = answer.target, answer.setting
@@ -301,7 +300,7 @@ class WarmMemory:
         return one.look >= recalls.operators.get(one.hit.operator_id, recalls.everything)
 
     def _found(self, first: tuple[int, int, int, int], keys: Sequence[str]) -> list[_WarmHit] | None:
-        """Of all of these, or None."""
+        """Hits for all of these, or None."""
         found, get = [], self._hits.get
         for key in keys:
             one = get((*first, key))
@@ -313,9 +312,8 @@ class WarmMemory:
     def _read(
         self, first: tuple[int, int, int, int], place: _WarmPlace, ask: WarmAsk, look: int
     ) -> list[_WarmHit] | None:
-        """Of all that is asked for; what is not remembered is read as Django does (most often one statement);
-        None where there is no best of one. Learnt as answers are: whether a hit is charged or damaged is
-        asked of it each time."""
+        """Hits for everything asked for; unknown ones are read as Django does (usually one statement). None
+        if one has no best. Whether a hit is charged or damaged is checked each time."""
         known = {key: self._hits.get((*first, key)) for key in (*ask.keys, *ask.related)}
         new = [key for key, one in known.items() if one is None or not self._holds(one)]
         read = find_bests(new, place.target, place.setting, scopes_of(first[0]), ask.parsed.accepts)
@@ -326,8 +324,8 @@ class WarmMemory:
         return found if len(found) == len(known) else None
 
     def _coming(self, first: tuple[int, int, int, int], ask: WarmAsk) -> list[_WarmHit] | None:
-        """Hits of what jobs asked next, which is asked each time (one statement); None where of any it is not
-        known whether it is one."""
+        """Hits of what jobs asked next, read each time (one statement); None if any of them is unknown
+        here."""
         found, parsed = [], ask.parsed
         for key in keys_to_come(first[0], ask.keys, ask.related):
             one = self._hits.get((*first, key))
@@ -343,7 +341,7 @@ class WarmMemory:
     def _may_serve(
         self, organisation: int, ask: WarmAsk, hits: Sequence[_WarmHit], related: Sequence[_WarmHit]
     ) -> bool:
-        """Nothing has its price, and nothing is to be waited for."""
+        """Whether nothing has a price, and nothing is to be waited for."""
         parsed = ask.parsed
         if parsed.wait_s > 0 and not all(
             one.hit.final or is_reached(one.hit.stage, parsed.wait_for) for one in hits
@@ -359,7 +357,8 @@ class WarmMemory:
         related: Sequence[_WarmHit],
         coming: Sequence[_WarmHit],
     ) -> list[bytes] | None:
-        """What ``POST /lookup`` says of them; None where manifests are wanted that are not remembered."""
+        """The other parts of a ``POST /lookup`` answer; None if manifests are wanted that are not
+        remembered."""
         manifests: dict[str, bytes] = {}
         signers: dict[str, bytes] = {}
         served: set[str] = set()
@@ -392,8 +391,8 @@ class WarmMemory:
             return None  # Django says so
 
     def _number_of(self, accepts: Accepts | None) -> int:
-        """What is accepted by a small number: hashing all of it would take longer than the rest. What has
-        made room gets another: none is ever another's."""
+        """A small number for what is accepted: hashing all of it would take longer than the rest. Numbers are
+        never reused."""
         kinds, versions = (None, None) if accepts is None else (accepts.kinds, accepts.versions)
         said = (kinds, None if versions is None else frozenset(versions.items()))
         held = self._accepts.get(said)
@@ -404,7 +403,7 @@ class WarmMemory:
 
 
 def _fitted(text: bytes) -> bytes:
-    """A copy: what orjson gives holds eight kilobytes, however short it is."""
+    """A copy: orjson's results hold eight kilobytes, however short they are."""
     return bytes(memoryview(text))
 
 

@@ -1,9 +1,7 @@
-"""Rows with which every lookup begins (its key, its target and setting), read once in a look and not each
-time.
+"""Rows with which every lookup begins (key, target and setting), read once in a look instead of each time.
 
-Nothing is remembered beyond the look (:mod:`catalog.lookup.recalls`) in which it was read, so that whatever
-is changed in them, whether or not a recall tells of it, is seen within half a second. Whatever is refused is
-read each time.
+They are remembered only within the look (:mod:`catalog.lookup.recalls`) in which they were read. So every
+change is seen within half a second, with or without a recall. Refusals are not remembered.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from catalog.lookup.recalls import Recalls
 
 ROWS = "opatlas.rows"
-"""Where in a request's environ the front leaves the process's :class:`WarmRows`; no caller can name it."""
+"""The key in a request's environ for the process's :class:`WarmRows`; no caller can set it."""
 
 MOST = 10_000
 
@@ -27,14 +25,14 @@ class _OfLook(NamedTuple):
 
 
 class WarmRows:
-    """One process's. Rows are shared by requests: whoever is given one leaves it as it is."""
+    """One process's rows. Requests share them and must not change them."""
 
     def __init__(self, recalls: Recalls) -> None:
         self._recalls = recalls
         self._held = _OfLook(0, {})
 
     def found(self, what: Hashable, read: Callable[[], Found]) -> Found:
-        """What was read in this look, or is read now; what ``read`` raises is raised and not remembered."""
+        """The row from this look, or read now; errors of ``read`` are raised and not remembered."""
         look = self._recalls.current()
         if look is None:  # the database does not answer: say so
             return read()

@@ -1,4 +1,5 @@
-"""API keys that Django has let in lately, so that a lookup out of the memory need not ask for them again."""
+"""API keys that Django has accepted lately, so that a lookup answered from memory need not check them
+again."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from catalog.models import ApiKey
 from catalog.people.addresses import is_within
 
 LIFE_S = 30.0
-"""Then Django is asked once more, which notes that the key is used; a recall ends a ticket at once."""
+"""After this time Django is asked again, which also notes that the key is used. A recall ends a ticket at
+once."""
 
 
 class Ticket(NamedTuple):
@@ -28,7 +30,7 @@ class Ticket(NamedTuple):
 
 
 class Tickets:
-    """By a digest of the header: no key lies in this memory."""
+    """By a digest of the header: this memory holds no key."""
 
     def __init__(
         self, recalls: Recalls, most_bytes: int, clock: Callable[[], float] = time.monotonic
@@ -37,8 +39,8 @@ class Tickets:
         self._held: Shelf[bytes, Ticket] = Shelf(most_bytes)
 
     def find(self, shown: bytes, address: str) -> Ticket | None:
-        """What this ``Authorization`` header (its digest) opens for who comes from there; None: Django is to
-        be asked."""
+        """What this ``Authorization`` header (its digest) opens for this address; None: Django must be
+        asked."""
         held = self._held.get(shown)
         if (
             held is None

@@ -17,21 +17,23 @@ class Command(BaseCommand):
 
 
 def described() -> str:
-    """All definitions as Markdown."""
+    """The page. It leaves out how figures are counted: the service shows that."""
     parts = [
         "# What does each figure mean?\n\n"
-        "Pages and the statistics API have the same figures. Each comes from one selector. `tests/figures` "
-        "counts it once more from the raw rows. `manage.py describe_figures > docs/figures.md` writes this "
-        "page.\n"
+        "Pages and REST show the same figures. This page says what each one means. How each is counted, and "
+        "from which tables, stands beside it on the service's page `/definitions/` and in "
+        "`GET /api/v1/statistics/definitions`. [catalog/figures](../catalog/figures) has the text.\n\n"
+        "One selector computes each figure. `tests/figures` recounts it from the raw rows. "
+        "`manage.py describe_figures > docs/figures.md` writes this page.\n"
     ]
     for title, figures in GROUPS:
         if figures:
-            parts.append(f"\n## {title}\n\n| figure | name | in | meaning | counted as | from |\n")
-            parts.append("| --- | --- | --- | --- | --- | --- |\n")
+            parts.append(f"\n## {title}\n\n| figure | name in REST | unit | meaning |\n")
+            parts.append("| --- | --- | --- | --- |\n")
             parts += [_line(figure) for figure in figures]
     return "".join(parts)
 
 
 def _line(figure: Figure) -> str:
-    cells = (figure.title, f"`{figure.name}`", figure.unit, figure.meaning, figure.formula, figure.source)
+    cells = (figure.title, f"`{figure.name}`", figure.unit, figure.meaning)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"

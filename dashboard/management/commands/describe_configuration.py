@@ -14,8 +14,8 @@ from opatlas.conf import name_of
 PACKAGES = {
     "dashboard": "The web service",
     "catalog": "State and limits of every node",
-    "tuning": "Workers, and how explorations run",
-    "opatlas": "Jobs and workers alike",
+    "tuning": "Workers and explorations",
+    "opatlas": "Jobs and workers",
     "bench": "Benches",
 }
 
@@ -34,16 +34,16 @@ def described() -> str:
 
 def _parts() -> Iterator[str]:
     yield (
-        "# Configuration\n\n"
-        "Everything that can be set is a variable of the environment, read once when a process starts; an "
-        "empty one counts as not set. What cannot be read is told in one sentence. Nothing has to be set on "
-        "one machine. Written by `manage.py describe_configuration > docs/configuration.md` from the "
-        "packages' `conf.py`.\n"
+        "# What can I configure?\n\n"
+        "Every setting is an environment variable, read once when a process starts. An empty variable counts "
+        "as not set. A value that cannot be read is refused with one sentence that says why. On one "
+        "machine nothing has to be set. `manage.py describe_configuration > docs/configuration.md` writes "
+        "this page from the packages' `conf.py`.\n"
     )
     for package, title in PACKAGES.items():
-        yield f"\n## {title}\n`{package}/conf.py`\n\n| variable | default | in | what it sets |\n"
+        yield f"\n## {title}\n`{package}/conf.py`\n\n| variable | default | unit | meaning |\n"
         yield "| --- | --- | --- | --- |\n"
         for one in fields(getattr(import_module(f"{package}.conf"), f"{package.title()}Conf")):
             about = one.metadata
-            default = about["shown"] or f"`{about['default']}`"
+            default = about["shown"] or (f"`{about['default']}`" if about["default"] != "" else "none")
             yield f"| `{name_of(one)}` | {default} | {about['unit']} | {about['says']} |\n"

@@ -1,1 +1,1 @@
-"""What is wrong, as rows that people take up: fired by rules, told to people and webhooks, resolved."""
+"""Alerts: rules fire them, people and webhooks are told, and people take them up until they are resolved."""

@@ -1,4 +1,4 @@
-"""What alerts are about, as it stands now: one function a rule, each a few statements."""
+"""The present causes of alerts: one function for each rule, with a few statements."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tuning.queue.clock import now_in
 from tuning.statistics import alarms, workers
 
 WORSE = 0.9
-"""A best of less than this share of its predecessor's gain is one that got worse, beyond what two races of
-one implementation differ by."""
+"""A best below this share of its predecessor's gain got worse: more than two races of one implementation
+differ."""
 
 CHANGES_LOOKED_AT = 500
 CHANGED_WITHIN = timedelta(days=7)
 NEW_FOR = timedelta(days=1)
 NEW_AT_ONCE = 20
-"""Causes of failure that are alerts side by side; whoever has more of them has the page."""
+"""The most causes of failure that get an alert each at a time; the page shows all."""
 
 LOOKUPS_LATELY, LOOKUPS_BEFORE = 100, 1000
 """So few say nothing of a hit rate."""
@@ -44,8 +44,8 @@ EVERYTHING = "*"
 
 @dataclass(frozen=True)
 class Cause:
-    """``key`` names it within its rule for as long as it lasts. ``facts`` is plain JSON; ``explained`` gives
-    further ones, which take longer: it is asked when the alert fires, and once a minute while it lasts."""
+    """``key`` names it within its rule while it lasts. ``facts`` is plain JSON; ``explained`` gives further
+    facts that take longer: called when the alert fires, and once a minute while it lasts."""
 
     key: str
     text: str
@@ -109,7 +109,7 @@ def disturbed(found: alarms.Alarms) -> Iterator[Cause]:
 
 
 def queue_old() -> Iterator[Cause]:
-    """First results that wait too long. Where nobody works or somebody paused, that is the cause."""
+    """First results that wait too long. If nobody works or a queue is paused, that is the cause."""
     limit_s = conf().alert_queue_s
     paused = set(Pause.objects.values_list("capability", flat=True))
     if EVERYTHING in paused:
@@ -188,9 +188,9 @@ def regressed() -> Iterator[Cause]:
 
 
 def _was_provisional(change: BestChange) -> bool:
-    """Whether it only replaced what exploring had served meanwhile: a first result, or the leader while
-    others still waited for their turn. Those rest on a few rounds, under load on luck, and the race that
-    decides is there to revise them. What was revoked or failed was not revised."""
+    """Whether it only replaced what was served during exploring: a first result, or a leader while others
+    still waited. Those rest on few rounds, and the deciding race may revise them. What was revoked or failed
+    was not revised."""
     assert change.before is not None
     if change.before.revoked_at or change.before.failed_at:
         return False
@@ -224,7 +224,7 @@ def new_failure() -> Iterator[Cause]:
 
 
 def step_failing() -> Iterator[Cause]:
-    """Periodic work that fails, and rows that it had to leave aside."""
+    """Periodic work that fails, and rows that it set aside."""
     now = timezone.now()
     for one in steps.lasting().order_by("step"):
         for_s = (now - one.first_at).total_seconds()

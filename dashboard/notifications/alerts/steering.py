@@ -1,8 +1,6 @@
-"""What people do to alerts: acknowledge, mute, resolve. One door for pages and REST alike.
-
-Alerts of the service are for operators of the host; those of an organisation's money for who may see its
-bills, its other ones for its operators.
-"""
+"""What people do to alerts: acknowledge, mute, resolve; for pages and REST. Alerts of the service are for the
+host's operators. An organisation's money alerts are for those who may see its bills, its others for its
+operators."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ MUTES = ((3600, "1 hour"), (8 * 3600, "8 hours"), (24 * 3600, "1 day"), (7 * 24 
 
 
 class NotYours(CallerError):
-    """Whoever asks may look at this, and not change it."""
+    """The caller may look at this, but not change it."""
 
     status = 403
 
@@ -48,7 +46,7 @@ class AlertOrder:
 
 
 def may_steer(viewer: Viewer, alert: Alert) -> bool:
-    """Whether this viewer may change what is known of it."""
+    """Whether this viewer may change this alert."""
     return viewer.may(BILL if alert.rule in OF_ACCOUNT else OPERATE, alert.organisation_id)
 
 

@@ -1,4 +1,4 @@
-"""An alert's history, and what of it leaves at once: webhooks of whom it concerns.
+"""An alert's history, and the webhooks that are sent at once.
 
 People are told by their subscriptions (``dashboard.notifications.find``), which read the same rows.
 """
@@ -26,14 +26,12 @@ EVENT_TYPES = {
     Happening.SPEND: "credit.low",
     Happening.SPEND_SUDDEN: "spending.sudden",
 }
-"""Rule → what receivers of webhooks call it when it fires; later they are told of ``alert.…``."""
+"""Rule → the webhook event type when it fires; later events are ``alert.…``."""
 
 
 def note(alert: Alert, what: Deed, *, now: datetime, by: str = "", detail: str = "") -> AlertDeed:
-    """Write down what happened, in the transaction that changes the alert; unless it is muted, tell of it.
-
-    Who was told that it fired is told what became of it, muted or not: nothing stays open elsewhere.
-    """
+    """Write down what happened, in the transaction that changes the alert, and tell of it unless it is muted.
+    Those who were told that it fired are told its end, muted or not, so that nothing stays open elsewhere."""
     told = what in TOLD_AT_ONCE and (alert.told or (what == Deed.FIRED and not alert.muted_at(now)))
     deed = AlertDeed.objects.create(
         alert=alert, what=what, by=by[:150], detail=detail[:300], told=told, at=now
@@ -47,12 +45,12 @@ def note(alert: Alert, what: Deed, *, now: datetime, by: str = "", detail: str =
 
 
 def sentence(alert: Alert, what: str) -> str:
-    """What is said of it, in at most 160 characters."""
+    """A sentence about it, in at most 160 characters."""
     return wording.over(alert.text) if what == Deed.RESOLVED else alert.text
 
 
 def key_of(alert_id: object, what: str) -> str:
-    """Names for ever that this alert fired, was acknowledged or resolved."""
+    """The permanent name of this alert's firing, acknowledgement or resolution."""
     return f"alert:{alert_id}:{what}"
 
 
@@ -61,7 +59,7 @@ def event_type(alert: Alert, what: str) -> str:
 
 
 def facts_of(alert: Alert, what: str) -> dict[str, Any]:
-    """What an event of it is made of."""
+    """The facts for an event of it."""
     return {**alert.facts, "alert": alert.pk, "said": sentence(alert, what), "path": alert.get_absolute_url()}
 
 
@@ -95,5 +93,5 @@ def _tell_webhooks(alert: Alert, deed: AlertDeed) -> None:
 
 
 def host_organisation() -> int | None:
-    """Whose webhooks tell of what concerns the whole service."""
+    """The organisation whose webhooks get alerts of the whole service."""
     return Organisation.objects.filter(host=True).order_by("pk").values_list("pk", flat=True).first()

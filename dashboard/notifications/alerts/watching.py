@@ -14,7 +14,7 @@ from dashboard.notifications.models import Alert, AlertState, Deed
 from tuning.queue.clock import database_now
 
 SEEN_EVERY = timedelta(minutes=1)
-"""How often it is written down that a cause lasts: an idle service hardly writes."""
+"""How often a lasting cause is written down: an idle service hardly writes."""
 
 LONGEST_QUIET_S = 3600.0
 FLAPPING_WITHIN = timedelta(days=1)
@@ -28,7 +28,7 @@ def watch() -> None:
 
 
 def judge(rule: AlertRule, causes: Iterable[Cause]) -> None:
-    """One rule by what is wrong now: an alert for each cause, ended once that has been gone for a while."""
+    """Apply one rule: an alert for each present cause, ended when that has been gone for a while."""
     found = {f"{rule.name}:{cause.key}"[:120]: cause for cause in causes}
     with transaction.atomic():
         now = database_now()
@@ -76,7 +76,7 @@ def _go_on(alert: Alert, cause: Cause, now: datetime) -> None:
 
 
 def _miss(rule: AlertRule, alert: Alert, now: datetime) -> None:
-    """Its cause is not there: at first that is written down, and after a while it is over."""
+    """Its cause is absent: first that is written down, and after a while the alert ends."""
     if alert.gone_at is None:
         alert.gone_at = now
         alert.save(update_fields=["gone_at"])
@@ -91,8 +91,8 @@ def _miss(rule: AlertRule, alert: Alert, now: datetime) -> None:
 
 
 def _quiet_s(rule: AlertRule, alert: Alert, now: datetime) -> float:
-    """How long its cause must be gone: twice as long for each time that it came back within a day, so that
-    what comes and goes is one alert."""
+    """How long its cause must be gone: doubled each time that it came back within a day, so that a flapping
+    cause is one alert."""
     lately = Alert.objects.filter(
         rule=rule.name, cause=alert.cause, fired_at__gte=now - FLAPPING_WITHIN, pk__lt=alert.pk
     )

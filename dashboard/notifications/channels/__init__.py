@@ -1,1 +1,1 @@
-"""Ways to people, a folder each: how one is chosen, what leaves by it, its pages; ``registry`` lists them."""
+"""Channels to people, a folder each: choosing, sending, pages; ``registry`` lists them."""

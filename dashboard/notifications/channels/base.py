@@ -1,4 +1,5 @@
-"""What a channel is. A new one is a folder with a class of these few methods, and a line in ``registry``."""
+"""The interface of a channel. A new one is a folder with a class of these few methods, and a line in
+``registry``."""
 
 from __future__ import annotations
 
@@ -15,10 +16,8 @@ from dashboard.notifications.write.letters import Letter
 
 
 class Channel:
-    """A way to people. ``name`` is what rows, REST and forms call it (10 characters at most).
-
-    As it stands nothing leaves by it: a notification is shown where somebody looks (the page).
-    """
+    """A way to people. ``name``: its name in rows, REST and forms (10 characters at most). This base sends
+    nothing: a notification is shown on the page."""
 
     name: str
     label: str
@@ -29,16 +28,16 @@ class Channel:
     """Its part of the subscriptions page: a template."""
 
     def why_not(self, user: User) -> str:
-        """Why this person cannot choose it yet, and what would be right; empty where nothing is missing."""
+        """Why this person cannot choose it yet, and what would be right; empty if nothing is missing."""
         return ""
 
     def card_context(self, user: User) -> Mapping[str, Any]:
-        """What ``card`` shows."""
+        """The context of ``card``."""
         return {}
 
 
 class HandingOver(Channel):
-    """A channel whose messages go into another queue of the database."""
+    """A channel that puts messages into another queue of the database."""
 
     def hand_over(self, letter: Letter) -> SendResult:
         """Called in the transaction that marks the message, so that nothing is handed over twice."""
@@ -47,20 +46,20 @@ class HandingOver(Channel):
 
 @dataclass(frozen=True)
 class Errand:
-    """Letters that one thread sends. ``send`` takes the time (monotonic seconds) after which nothing new is
-    begun, asks no database, and says for each message what came of it."""
+    """Letters that one thread sends. ``send`` takes the time (monotonic seconds) after which it begins
+    nothing new, does not use the database, and returns each message's result."""
 
     letters: Sequence[Letter]
     send: Callable[[float], Mapping[int, SendResult]]
 
 
 class Sending(Channel):
-    """A channel that talks to somebody else's server."""
+    """A channel that talks to an external server."""
 
     def errands(self, letters: Sequence[Letter]) -> list[Errand]:
-        """The letters in as many parts as may be sent side by side; what must be read is read here."""
+        """The letters in as many parts as may be sent in parallel; all reading is done here."""
         raise NotImplementedError
 
     def ended(self, message: NotificationMessage, outcome: SendResult) -> dict[str, object]:
-        """What more to write down of a try: columns of the message."""
+        """Further columns of the message to write after a try."""
         return {}

@@ -1,4 +1,4 @@
-"""What came of sending one message, and when to try again. PURE."""
+"""The result of sending one message, and when to try again. PURE."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from tuning.queue.clock import database_now
 logger = logging.getLogger(__name__)
 
 GAP_S = 3600.0
-"""How long a number that is not there yet is looked for: the longest transaction that is waited for."""
+"""How long we look for a missing number: the longest transaction that is waited for."""
 
 WINDOW = timedelta(minutes=5)
-"""How far back what is found by its time is read again: the longest transaction there."""
+"""How far back sources found by time are read again: the longest transaction there."""
 
 MOST_GAPS = 1000
 _RANGES_PER_QUERY = 100
@@ -34,10 +34,8 @@ def locked(name: str) -> Cursor:
 
 
 def take(cursor: Cursor, rows: QuerySet[Any], most: int) -> list[Any]:
-    """The next rows by number, and those that turned up in gaps; the cursor moves past them (unsaved).
-
-    Each row comes exactly once, whatever order transactions end in. ``rows`` has no order and no slice.
-    """
+    """The next rows by number, and those that appeared in gaps; the cursor moves past them (unsaved). Each
+    row comes exactly once, in whatever order transactions end. ``rows`` has no order and no slice."""
     late = [row for found in _in_gaps(cursor, rows) for row in found]
     fresh = list(rows.filter(pk__gt=cursor.position).order_by("pk")[:most])
     now_s = database_now().timestamp()

@@ -18,19 +18,17 @@ from dashboard.notifications.find.sources import SOURCES, EventSource
 logger = logging.getLogger(__name__)
 
 BUDGET_S = 5.0
-"""What one round may take; the rest waits for the next one, so that other chores have their turns."""
+"""The time of one round; the rest waits for the next one, so that other chores get their turns."""
 
 
 EVENTS_AT_A_TIME = 1000
-"""Bounds what one statement names."""
+"""The most in one statement."""
 
 
 def gather(budget_s: float = BUDGET_S) -> int:
-    """Tell everybody what has happened since the last time; gives how many notifications are new.
-
-    Each step is one transaction: events read, notifications written, the cursor moved. It may be killed
-    anywhere, run twice at the same time, and be repeated. A source that fails leaves the others alone.
-    """
+    """Tell everybody what has happened since the last time; returns how many notifications are new. Each step
+    is one transaction: events read, notifications written, the cursor moved. It may be killed anywhere, run
+    in parallel, and be repeated. A failing source does not stop the others."""
     until = time.monotonic() + budget_s
     told = 0
     for source in SOURCES:
@@ -40,7 +38,7 @@ def gather(budget_s: float = BUDGET_S) -> int:
 
 
 def _notify(matcher: Matcher, events: Sequence[Event]) -> int:
-    """All together; where that fails one by one, and who cannot be told of is left out."""
+    """All together; if that fails, one by one, without those that cannot be written."""
     try:
         with transaction.atomic():
             return notify(matcher.pairs(events))

@@ -1,1 +1,1 @@
-"""What takes room, how fast it grows, and when its disk will be full."""
+"""Disk use: what takes room, how fast it grows, and when its disk will be full."""

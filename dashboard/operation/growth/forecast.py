@@ -1,4 +1,4 @@
-"""How fast something grows, when its disk will be full, and how that is said. PURE."""
+"""How fast something grows, when its disk will be full, and the words for it. PURE."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Annotated, NamedTuple
 from dashboard.web import wording
 
 LOOKED_AT = 30
-"""The last samples, of a day each."""
+"""How many of the last daily samples count."""
 
 SETTLED = 8
-"""So many samples after a step say enough by themselves."""
+"""How many samples after a step are enough by themselves."""
 
 FAR_DAYS = 2 * 365
 GAP = timedelta(days=2)
@@ -40,8 +40,9 @@ def bytes_a_day(points: Sequence[SizePoint]) -> float | None:
 
 
 def settled(points: Sequence[SizePoint]) -> Sequence[SizePoint]:
-    """Those after a step that outweighs all others together (a restored backup, rows of years removed): it is
-    no growth. All, where no step does or few samples follow it: then the median passes over it."""
+    """The samples after a step that outweighs all others together (a restored backup, rows of years deleted),
+    since a step is no growth. All samples if there is no such step or few follow it: the median then ignores
+    it."""
     steps = [abs(after.bytes - before.bytes) for before, after in pairwise(points)]
     if not steps or 2 * max(steps) <= sum(steps):
         return points
@@ -50,7 +51,7 @@ def settled(points: Sequence[SizePoint]) -> Sequence[SizePoint]:
 
 
 def full_in_days(free_bytes: int | None, a_day: float | None) -> float | None:
-    """When so much room is gone; None where it is not known, or never will be."""
+    """When so much room will be used up; None if unknown or never."""
     if free_bytes is None or a_day is None or a_day <= 0:
         return None
     return max(free_bytes, 0) / a_day
@@ -85,7 +86,7 @@ def said_rate(a_day: float | None) -> str:
 
 @dataclass(frozen=True)
 class DiskForecast:
-    """One disk, with all that lies on it, whoever it is of."""
+    """One disk with everything on it, the service's or not."""
 
     disk: Annotated[str, "Where it is mounted."]
     free_bytes: int

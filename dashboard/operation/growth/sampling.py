@@ -26,7 +26,7 @@ from dashboard.operation.models import SizeSample
 EVERY = timedelta(days=1)
 KEPT = timedelta(days=400)
 FOLDER_S = 5.0
-"""The longest that one folder is gone over: other chores wait meanwhile."""
+"""The longest time for one folder: other chores wait meanwhile."""
 
 DATABASE, STORE, JOURNAL, STATE = "database", "artifact store", "journal", "other state"
 FOLDERS = (STORE, JOURNAL, STATE)
@@ -73,8 +73,8 @@ def sampled(now: datetime) -> list[SizeSample]:
 
 
 def folder_bytes(folder: Path, without: Collection[str] = (), limit_s: float = FOLDER_S) -> int:
-    """What the files below take on the disk. Once the time is up, entries that were not come to count as the
-    mean of those that were: a store's folders are alike, since digests name what is in them."""
+    """Disk use of the files below. When the time is up, the remaining entries count as the mean of the
+    others: a store's folders are alike, since digests name their content."""
     with os.scandir(folder) as found:
         entries = [entry for entry in found if entry.path not in without]
     taken, until = 0, time.monotonic() + limit_s

@@ -1,4 +1,4 @@
-"""Jobs: what each asked for, hit or miss, coverage with reasons, and what the catalogue saved it."""
+"""Pages of jobs: what each asked for, hit or miss, coverage with reasons, and what the catalogue saved it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def jobs_page(request: ViewerRequest) -> HttpResponse:
 
 
 def _in_batches(rows: Iterable[T], made: Callable[[list[T]], Sequence[R]]) -> Iterator[R]:
-    """What is ``made`` of rows, some hundred at a time: an export holds no more of them."""
+    """The results of ``made`` for some hundred rows at a time: an export holds no more of them."""
     left = iter(rows)
     while batch := list(islice(left, _BATCH)):
         yield from made(batch)

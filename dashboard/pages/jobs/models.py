@@ -1,4 +1,5 @@
-"""Models: give one (ONNX or an operator list), see what is known of its operators and what that is worth."""
+"""Pages of models: upload one (ONNX or an operator list), see which operators are known and what that is
+worth."""
 
 from __future__ import annotations
 
@@ -44,9 +45,9 @@ from tuning.uploads.intake import UploadWish, receive
 from tuning.uploads.models import Upload
 
 ROWS_SHOWN = 100
-"""Operators of a report at a time, those that take the most first; all of them are in the export."""
+"""Rows of a report on the page, the most expensive operators first; the export has all."""
 NARROW_ROWS = 12
-"""Operators that a narrow screen shows before it is asked for all."""
+"""Rows on a narrow screen before somebody asks for all."""
 
 MAX_BYTES = 128 << 20
 CHART_ROWS = 24
@@ -130,7 +131,7 @@ def models(request: ViewerRequest) -> HttpResponse:
 
 @require_POST
 def sample(request: ViewerRequest) -> HttpResponse:
-    """Have the sample ResNet-50 taken apart: one click from an empty catalogue to a report."""
+    """Take the sample ResNet-50 apart: one click from an empty catalogue to a report."""
     try:
         row = _take_in(BytesIO(ingest.sample_graph("resnet50")).read, SAMPLE_NAME, request.viewer)
     except OpatlasError as error:
@@ -193,7 +194,7 @@ def model(request: ViewerRequest, pk: int) -> HttpResponse:
 
 
 def _take_in(read: Callable[[int], bytes], name: str, viewer: Viewer, **wishes: Any) -> Upload:
-    """Of the organisation that the viewer looks at; the host's own where that is all of them."""
+    """For the organisation that the viewer looks at; the host's own if that is all of them."""
     owner = default_organisation()
     if viewer.focus is not None:
         owner = Organisation.objects.get(pk=viewer.focus)
@@ -202,7 +203,7 @@ def _take_in(read: Callable[[int], bytes], name: str, viewer: Viewer, **wishes: 
 
 
 def _states(report: ingest.ModelReport) -> dict[int, str]:
-    """Operator → what became of its miss, for those whose exploration has not ended in a result."""
+    """Operator → the state of its miss, for those whose exploration has no result yet."""
     return {
         one.operator.pk: STATUS_OF_MISS[MissState(one.miss_state)]
         for one in report.rows
@@ -218,7 +219,7 @@ def _explored_now(row: Model) -> bool:
 
 
 def _parts(timed: list) -> list[dict[str, Any]]:
-    """The model's default time as a whole: the time left by method, and what was saved, as shares of 100."""
+    """The model's default time as 100 %: the remaining time by method, and the saved time."""
     whole = sum(one.default_us * one.calls for one in timed)
     if not whole:
         return []

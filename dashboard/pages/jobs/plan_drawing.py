@@ -1,5 +1,5 @@
-"""What is drawn of a model's plan: its steps as boxes, those of branches and loops in their place, and how
-values lie between them."""
+"""The drawing of a model's plan: steps as boxes, those of branches and loops in place, and the layouts of
+values between them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _WAYS = {TO_NHWC: "row-major to channels-last", FROM_NHWC: "channels-last to row
 
 
 class PlanDrawing:
-    """A plan's steps as boxes, in ``steps``, and the ``edges`` between them that are channels-last or lead
-    through a reorder. ``form``: how it is laid out, where some of it runs channels-last; ``within``: of a
-    body, the drawing that it is part of."""
+    """A plan's steps as boxes, in ``steps``, and the ``edges`` between them that are channels-last or go
+    through a reorder. ``form``: the laid-out form, if some of it is channels-last; ``within``: for a body,
+    the drawing around it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class PlanDrawing:
         self._add_edges()
 
     def _add(self, step: PlanStep) -> None:
-        """One box, of a region that is left one for each stretch of one layout, of bodies theirs."""
+        """One box for a step; for a region one for each stretch of one layout; for bodies their steps."""
         if isinstance(step.by, ByKernel):
             self._draw(step.nodes, self._kernel(step, step.by))
         elif isinstance(step.by, ByBodies):
@@ -68,7 +68,7 @@ class PlanDrawing:
         self.steps.append(replace(step, before_us=before_us, after_us=after_us))
 
     def _add_edges(self) -> None:
-        """Of values from node to node; within a unit, and so within a step, they lie as in the model."""
+        """Edges for values between nodes; within a unit, and so within a step, they are as in the model."""
         made = {value: at for at, node in enumerate(self._nodes) for value in node.makes}
         for at, node in enumerate(self._nodes):
             for value in node.inputs:

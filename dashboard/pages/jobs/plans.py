@@ -1,4 +1,4 @@
-"""A model's plan on its page: drawn, with the reason of each choice, and what it came to where it ran."""
+"""A model's plan on its page: the drawing, the reason of each choice, and its measured times."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tuning.planning import MadePlan
 KEPT, KEPT_S = 16, 60
 """Plans in a process, and for how long: the page is asked for again every few seconds."""
 ROWS_SHOWN = 12
-"""Choices on the page, those that take the most first; all of them are in the export."""
+"""Choices on the page, the most expensive first; the export has all."""
 ASKED_AT_ONCE = 8
-"""Unknown operators of each kind that the page's command asks for."""
+"""The most unknown operators of each kind that the page's command asks for."""
 _SAID = {"kernels": "Kernels", "fusion": "Fusion", "layout": "Layouts"}
 _DOES = {
     "kernels": "single operators",
@@ -69,7 +69,7 @@ _CHOICES = (
 
 
 class UnseenChoice(PlanChoice):
-    """Of an operator that the catalogue has never seen: it has no page."""
+    """For an operator that is new to the catalogue: it has no page."""
 
     @property
     def link(self) -> str:
@@ -78,7 +78,7 @@ class UnseenChoice(PlanChoice):
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """A plan, and what is drawn of it: the same until something else is published or missed."""
+    """A plan and its drawing: unchanged until something else is published or missed."""
 
     made: MadePlan
     structure: ModelStructure
@@ -90,7 +90,7 @@ class KeptPlan:
         return sorted(named, key=_time, reverse=True)
 
     def _unseen(self, one: PlanChoice) -> PlanChoice:
-        """With its words, where a pass made the operator."""
+        """An unknown operator in words, if a pass made it."""
         operator = self._made.get(one.operator)
         summary = describe(operator).summary if operator is not None else ""
         return UnseenChoice(**{**vars(one), "summary": summary})
@@ -116,7 +116,7 @@ class KeptPlan:
 
 @dataclass(frozen=True)
 class PassedPlan:
-    """What one pass did to the predicted time, in microseconds; ``gain``: before ÷ after."""
+    """One pass's effect on the predicted time, in microseconds; ``gain``: before ÷ after."""
 
     text: str
     does: str
@@ -127,7 +127,7 @@ class PassedPlan:
 
 @dataclass(frozen=True)
 class PlanCard:
-    """``why_none`` says why there is no plan, where there is none."""
+    """``why_none``: why there is no plan, if there is none."""
 
     model: Model
     kept: KeptPlan | None
@@ -157,17 +157,17 @@ class PlanCard:
 
     @property
     def is_plain(self) -> bool:
-        """By the passes that need not be named."""
+        """Whether only the default passes were used."""
         return self.passes == UNLESS_NAMED
 
     @property
     def can_ask(self) -> bool:
-        """Whether its passes find what is not known and could change it."""
+        """Whether its passes find unknown operators that could change it."""
         return self.made is not None and bool({"fusion", "layout"} & set(self.passes))
 
     @property
     def query(self) -> str:
-        """What an address of another page of the report has beside."""
+        """The address part that other pages of the report add."""
         return "" if self.is_plain else f"&passes={','.join(self.passes)}"
 
     @property
@@ -186,7 +186,7 @@ class PlanCard:
 
     @property
     def asking(self) -> dict[str, Any]:
-        """The request that makes this plan and asks for what is most promising of what it does not know."""
+        """The request that makes this plan and asks for the most promising unknown operators."""
         names = self.passes if not self.is_plain else self.every_pass
         many = {"fusion": "fusions", "layout": "layouts"}
         counts = {many[name]: ASKED_AT_ONCE for name in names if name in many}
@@ -210,7 +210,7 @@ class PlanCard:
 
     @cached_property
     def measured(self) -> PlanMeasured | None:
-        """What this plan came to; else what the model's last measured one did."""
+        """This plan's measured times; else those of the model's last measured plan."""
         if self.made is None:
             return None
         plans = planning.plans_of_model(self.model)
@@ -220,7 +220,7 @@ class PlanCard:
 
     @property
     def measured_of(self) -> str:
-        """Which plan it was that was measured, where that is not this one."""
+        """The measured plan, if it is another one."""
         if self.made is None or self.measured is None or self.measured.plan.sha256 == self.made.sha256:
             return ""
         if self.measured.plan.key != self.made.plan.model:
@@ -229,10 +229,10 @@ class PlanCard:
 
 
 def plan_card(report: ModelReport, passes: str = "") -> PlanCard:
-    """By what is published now, in a constant number of queries; nothing is recorded. A process makes it
-    once for what is published and reported, and again after a minute: prices are not asked for. ``passes``:
-    those that an address names, with commas; such a plan may take seconds, so it is made again after a minute
-    alone."""
+    """The plan by what is published now, in a constant number of queries; nothing is recorded. A process
+    makes it once for the same published and reported data, and again after a minute, since prices may change.
+    ``passes``: those named in the address, with commas; such a plan may take seconds, so it is made again
+    only after a minute."""
     model = report.model
     if not model.structure_key:
         return PlanCard(model, None, planning.why_no_structure(model))
@@ -256,7 +256,7 @@ def plan_card(report: ModelReport, passes: str = "") -> PlanCard:
 
 @lru_cache(maxsize=KEPT)
 def _made(model: Model, known: Sequence[Hashable], minute: int, passes: tuple[str, ...]) -> KeptPlan:
-    """``known`` and ``minute`` only tell plans apart."""
+    """``known`` and ``minute`` are only cache keys."""
     structure = planning.structure_of_model(model)
     made = planning.make_plan(structure, model.target, model.setting, model.organisation, passes)
     assert made.draft is not None  # it was made just now

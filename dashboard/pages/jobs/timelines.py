@@ -1,4 +1,4 @@
-"""One run of a model by a plan, on its page: as a session told it, drawn, as tables and as Chrome's trace."""
+"""One run of a model by a plan, as a session reported it: drawn, as tables and as Chrome's trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuning import planning
 from tuning.timelines import kept_timeline
 
 ROWS_SHOWN = 12
-"""Boxes of the table on the page, the model's own that take longest; all of them are in the export."""
+"""Boxes in the page's table, the model's slowest; the export has all."""
 
 _BOXES = (
     Column("said", "What", css="lead"),
@@ -44,7 +44,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class ToldBox:
-    """A box with its row by name; ``method``: the kernel's, empty where a framework ran it."""
+    """A box with its row by name; ``method``: the kernel's, empty if a framework ran it."""
 
     row: str
     said: str
@@ -56,7 +56,7 @@ class ToldBox:
 
 @dataclass(frozen=True)
 class ToldRow:
-    """A stream or an engine. ``expected``: what its waits were expected to be, None where nobody did."""
+    """A stream or an engine. ``expected``: its expected waits, None if unknown."""
 
     row: str
     boxes: int
@@ -69,7 +69,7 @@ class ToldRow:
 
 @dataclass(frozen=True)
 class TimelineCard:
-    """The last run of any of a model's plans that a session told of."""
+    """The last reported run of any of a model's plans."""
 
     model: Model
     told: PlanTimeline
@@ -124,14 +124,14 @@ class TimelineCard:
 
 
 def timeline_card(model: Model) -> TimelineCard | None:
-    """None where nobody told of a run yet."""
+    """None if no run was reported yet."""
     told = PlanTimeline.objects.filter(plan__in=planning.plans_of_model(model))
     last = told.select_related("plan").order_by("-at").first()
     return None if last is None else TimelineCard(model, last, kept_timeline(last))
 
 
 def trace_asked(query: Mapping[str, Any], card: TimelineCard | None) -> HttpResponse | None:
-    """The download that the address asks for; None where it asks for none."""
+    """The download that the address asks for; None if it asks for none."""
     if query.get("export") != "trace":
         return None
     if card is None:

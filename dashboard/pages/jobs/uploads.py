@@ -1,4 +1,4 @@
-"""An upload on its way: how far it is, what came of it, and a button that stops it."""
+"""An upload in progress: how far it is, its result, and a button that stops it."""
 
 from __future__ import annotations
 

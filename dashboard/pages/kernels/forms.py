@@ -1,4 +1,4 @@
-"""The form by which somebody submits or edits a hand-written kernel."""
+"""The form for submitting or editing a hand-written kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIELD_OF = {
     "inputs": "constraints",
     "outputs": "constraints",
 }
-"""Where a submission is wrong → the field that says it."""
+"""Place of an error in a submission → the form's field."""
 
 
 _CONSTRAINTS = """\
@@ -57,7 +57,7 @@ def _mono(rows: int, placeholder: str = "") -> forms.Textarea:
 
 
 class KernelForm(forms.Form):
-    """One version of a kernel. What the service refuses is said beside the field that it is about."""
+    """One version of a kernel. The service's errors appear beside their fields."""
 
     name = forms.CharField(label="Name", max_length=80, help_text="Lower case: <code>softmax-avx2</code>")
     language = forms.ChoiceField(label="Language", choices=LANGUAGES)
@@ -103,7 +103,7 @@ class KernelForm(forms.Form):
     )
 
     def clean(self) -> dict[str, Any]:
-        """Everything that is wrong is said at once, not one thing for each try."""
+        """Shows all errors at once, not one for each try."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         for problem in self.submission().problems():
             field = self._field_at(problem.where)
@@ -145,7 +145,7 @@ class KernelForm(forms.Form):
         return text
 
     def submission(self, name: str | None = None) -> Submission:
-        """What was filled in; ``name``: the kernel's that is edited."""
+        """The filled-in submission; ``name``: that of the edited kernel."""
         given = self.cleaned_data  # without what is wrong by itself: that is said beside its field already
         return Submission(
             name=name or given.get("name", ""),
@@ -161,18 +161,18 @@ class KernelForm(forms.Form):
         )
 
     def refuse(self, message: str, where: str) -> None:
-        """Put what the service said beside its field."""
+        """Put the service's error beside its field."""
         self.add_error(self._field_at(where), message)
 
     def _field_at(self, where: str) -> str | None:
-        """The field that is meant by a place in a submission; None: all of it."""
+        """The field for a place in a submission; None: all of it."""
         parts = where.replace("[", ".").split(".")
         named = (_FIELD_OF.get(part, part) for part in reversed(parts))
         return next((name for name in named if name in self.fields), None)
 
 
 def filled_from(version: KernelVersion) -> dict[str, Any]:
-    """A form's first values: those of a version that is edited."""
+    """A form's initial values: those of the version that is edited."""
     pattern = dict(version.pattern)
     types = pattern.pop("op", "")
     kernel: Kernel = version.kernel
@@ -192,5 +192,5 @@ def filled_from(version: KernelVersion) -> dict[str, Any]:
 
 
 def allowed_flags() -> list[tuple[str, tuple[str, ...]]]:
-    """By language, for people to read beside the field."""
+    """By language, shown beside the field."""
     return [("C and C++", OF_PROCESSORS), ("CUDA C++", OF_DEVICE_CODE)]

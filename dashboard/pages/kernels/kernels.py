@@ -1,4 +1,4 @@
-"""Hand-written kernels: the list, submitting and editing, a version's evidence, and what was decided."""
+"""Pages of hand-written kernels: the list, submitting and editing, a version's evidence, and decisions."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def standing(request: ViewerRequest, pk: int, number: int) -> HttpResponse:
 
 @require_POST
 def decide(request: ViewerRequest, pk: int, number: int, verb: str) -> HttpResponse:
-    """Approve, reject, revoke, or evaluate again, with a reason. What cannot be is said on the page, with the
-    reason and the ticks kept."""
+    """Approve, reject, revoke, or evaluate again, with a reason. If that is impossible, the page says so and
+    keeps the reason and the ticks."""
     found = _version(request, pk, number)
     if verb not in DECISIONS:
         raise Http404(f"There is no decision {verb!r}.")
@@ -187,7 +187,7 @@ def _evidence(
 
 
 def _withheld(request: ViewerRequest, found: KernelVersion) -> Terms | None:
-    """Why its source is not open to who looks. Then the row that the page shows has nothing of it either."""
+    """Why its source is hidden from the viewer. The page's row has nothing of it either then."""
     terms = selectors.source_withheld(found, _sight(request), request.viewer.payer)
     if terms:
         selectors.leave_out(found)
@@ -195,7 +195,7 @@ def _withheld(request: ViewerRequest, found: KernelVersion) -> Terms | None:
 
 
 def _evaluations(found: KernelVersion, whole: bool) -> dict[str, Any]:
-    """``whole``: with a compiler's words, which quote the source."""
+    """``whole``: with compilers' messages, which quote the source."""
     evaluations = list(selectors.evaluations_of(found))
     for one in () if whole else evaluations:
         one.detail, one.log_tail = reason_of(one.detail), ""
@@ -230,7 +230,7 @@ def _texts(found: KernelVersion, sight: selectors.Sight) -> dict[str, Any]:
 
 
 def _dossier(found: KernelVersion, ticked: dict[str, str]) -> dict[str, Any]:
-    """What an approver is shown beside results and times, piece by piece."""
+    """The evidence for an approver beside results and times, piece by piece."""
     dossier = Dossier(found)
     return {
         "risks": dossier.risks,
@@ -250,7 +250,7 @@ def _standing(found: KernelVersion, whole: bool) -> dict[str, Any]:
 def _submitted(
     request: ViewerRequest, form: KernelForm, edited: Kernel | None, organisation: Organisation
 ) -> KernelVersion | None:
-    """The new version; None where the form now says what is wrong."""
+    """The new version; None if the form now shows errors."""
     submission = form.submission(edited.name if edited else None)
     try:
         return services.submit(submission, user=_user(request), organisation=organisation)

@@ -1,5 +1,5 @@
-"""Cells of the table of implementations that say more than one value. Made here and not by templates: a page
-has some hundred of them, and each would be rendered by itself."""
+"""Cells with several values in the table of implementations. Made here and not by templates: a page has some
+hundred of them, each of which would be rendered by itself."""
 
 from __future__ import annotations
 

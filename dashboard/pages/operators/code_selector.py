@@ -1,4 +1,4 @@
-"""What can be read of one implementation: source, schedule, recipe, manifest, and what its files hold."""
+"""The readable texts of one implementation: source, schedule, recipe, manifest, and its files' contents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LANGUAGES = {
 }
 
 MOST_COMPARED = 1500
-"""Lines of a text: nobody reads more of a difference."""
+"""Lines of a text that are compared; longer differences are unreadable."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class ArtifactFile:
 
 
 def texts(row: Implementation) -> list[Text]:
-    """What it was made of, and how."""
+    """The texts that it was made of, and how."""
     schedule_says, source_says = _SAYS.get(row.route, ("", ""))
     return _those(row, [("source", "Source", source_says), ("schedule", "Schedule", schedule_says)])
 
 
 def descriptions(row: Implementation) -> list[Text]:
-    """What loads it, and what is checked before."""
+    """How it is loaded, and what is checked before."""
     recipe = "Recipe" if row.artifact.manifest.get("recipe") else "Candidate"
     checked = "What is checked before anything is loaded"
     return _those(row, [("recipe", recipe, ""), ("manifest", "Manifest", checked)])
@@ -87,7 +87,7 @@ def _those(row: Implementation, parts: Sequence[tuple[str, str, str]]) -> list[T
 
 
 def raw(row: Implementation, part: str) -> str:
-    """One of the texts as it is; empty where there is none."""
+    """One of the texts, unchanged; empty if there is none."""
     if part == "schedule":
         return row.schedule
     if part == "source":
@@ -115,7 +115,7 @@ class CodeDifference:
 
 
 def difference(row: Implementation, other: Implementation) -> list[CodeDifference]:
-    """From ``other`` to ``row``, of the texts that both have and that differ."""
+    """From ``other`` to ``row``, for texts that both have and that differ."""
     found = []
     for part in ("source", "schedule", "machine_code", "recipe"):
         texts = [

@@ -1,4 +1,4 @@
-"""What a shared library holds, read from its own tables: functions with their sizes, and its code's size.
+"""Reads a shared library's own tables: functions with their sizes, and its code's size.
 
 Submitted kernels are untrusted files, so this is plain Python over bytes with bounds, not a disassembler.
 """
@@ -35,7 +35,7 @@ class LibraryFunctions:
 
 
 def read_library(path: Path) -> LibraryFunctions | None:
-    """None where it is no 64-bit little-endian ELF, or is damaged or beyond what is read."""
+    """None if it is no 64-bit little-endian ELF, is damaged, or exceeds the bounds."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             return None

@@ -51,7 +51,7 @@ from tuning.withheld import shown_one_by_one, shown_trials
 
 TRIALS_SHOWN, SLICES_SHOWN = 50, 200
 CHANGES_READ = 200
-"""The latest of who was the best: those that a chart is drawn of."""
+"""The most changes of the best that a chart draws."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def revoke(request: ViewerRequest, key: str) -> HttpResponse:
 
 
 def _setting(place: detail.Place | None) -> Mapping[str, str]:
-    """What a client is told of the place's setting, in Python and as JSON: threads, and what is not usual."""
+    """The place's setting for a client, in Python and as JSON: threads, and whatever is not usual."""
     if place is None:
         return {}
     there, usual = Setting.from_json(place.setting.description).to_json(), Setting().to_json()
@@ -133,7 +133,7 @@ def _setting(place: detail.Place | None) -> Mapping[str, str]:
 def _evidence(
     request: ViewerRequest, known: detail.ShownOperator, place: detail.Place, viewer: Viewer
 ) -> dict[str, Any]:
-    """What is known in one place."""
+    """Everything known in one place."""
     row, seen = known.operator, known.visible
     made = known.implementations(place)
     best = next((one for one in made if one.rank == 0), None)
@@ -170,7 +170,7 @@ def _evidence(
 
 
 def _artifact(best: detail.RankedImplementation | None, terms: Mapping[int, Terms]) -> Artifact | None:
-    """Of the best, unless it is withheld."""
+    """The best's artifact, unless it is withheld."""
     if best is None or ((found := terms.get(best.implementation.pk)) and found.withheld):
         return None
     return best.implementation.artifact
@@ -183,7 +183,7 @@ def _worth(
     trials: TrialsPage | None,
     viewer: Viewer,
 ) -> dict[str, Any]:
-    """Would more tuning pay, and what the slices so far brought."""
+    """Whether more tuning would pay, and what the slices so far brought."""
     if best is None or best.measurement is None or exploration is None or trials is None:
         return {}
     rate = benefit.calls_per_day(row, viewer)

@@ -1,4 +1,4 @@
-"""The race of an operator as its page shows it: the final, the heats, and who was not tried."""
+"""An operator's race on its page: the final, the heats, and the candidates that were not tried."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tuning.statistics.races import RaceTold
 
 _METHODS = {route.name: route.method for route in ROUTES}
 SKIPPED_SHOWN = 4
-"""More who were not tried are folded."""
+"""Further untried ones are folded."""
 
 
 @dataclass(frozen=True)

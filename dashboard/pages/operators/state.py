@@ -1,4 +1,4 @@
-"""How an operator stands in one place: the figures on top of its page, live while it is explored."""
+"""An operator's state in one place: the figures on top of its page, live while it is explored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNDECIDED = (MissState.WAITING, MissState.PROMOTED)
 
 
 def place_asked_for(request: ViewerRequest, places: Sequence[detail.Place]) -> detail.Place | None:
-    """The one that the address names, else the first."""
+    """The place in the address, else the first."""
     found = next((one for one in places if one.value == request.GET.get("at")), None)
     if found is None:
         say_unknown(request, "at", " of this operator", "place")
@@ -53,8 +53,8 @@ def state_part(
     exploration: Exploration | None,
     shown: int,
 ) -> Part:
-    """The figures, and what becomes of the operator. ``shown``: the implementation that was the best when the
-    whole page was made, 0 where there was none."""
+    """The figures and the operator's state. ``shown``: the best implementation when the whole page was made,
+    0 if there was none."""
     viewer = request.viewer
     best = next((one for one in made if one.rank == 0), None)
     miss = detail.miss(row, place, viewer.shown()) if place and not best else None
@@ -79,8 +79,8 @@ def state_part(
 
 @require_safe
 def state(request: ViewerRequest, key: str) -> HttpResponse:
-    """Asked for again while the operator is explored. Once a page that had nothing to show could show
-    something, it is asked to load anew: there is nothing on it that somebody could be reading."""
+    """Refreshed while the operator is explored. A page without results is loaded again once there are some:
+    nobody is reading anything on it."""
     row = get_object_or_404(Operator, key=key)
     viewer = request.viewer
     known = detail.ShownOperator(row, viewer.shown())
@@ -101,7 +101,7 @@ def _is_moving(exploration: Exploration | None, miss: Any) -> bool:
 
 
 def _neighbour(row: Operator, place: detail.Place, viewer: Viewer) -> NeighbourHit | None:
-    """What jobs here are given that take another target's, while nobody explores for this one."""
+    """Another target's result that jobs here are given, while no worker explores for this one."""
     if is_served(place.target):
         return None
     scopes = viewer.scopes or (SHARED,)

@@ -51,7 +51,7 @@ def make_key(request: ViewerRequest) -> HttpResponse:
 
 
 def begin_page(request: ViewerRequest, made: str = "", wrong: str = "", status: int = 200) -> HttpResponse:
-    """``made``: a new key's text, which is kept nowhere."""
+    """``made``: a new key's text, which is stored nowhere."""
     context = {
         **troubles_shown(request.viewer, fleet()),
         "live": _live(request).html,

@@ -1,4 +1,4 @@
-"""Whether this process answers: for supervisors and load balancers."""
+"""Whether this process answers, for supervisors and load balancers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.web.requests import ViewerRequest
 @login_not_required
 @require_safe
 def liveness(request: ViewerRequest) -> JsonResponse:
-    """The process lives. Asks nothing of the database: a slow one must not get web nodes killed."""
+    """The process lives. It does not use the database: a slow one must not get web nodes killed."""
     return JsonResponse({"status": "ok"})
 
 

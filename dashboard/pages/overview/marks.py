@@ -1,4 +1,4 @@
-"""Moments that charts over time mark: other versions were declared, or began to run."""
+"""Marks on charts over time: other versions were declared, or began to run."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Logout(views.LogoutView):
 
 
 class Password(views.PasswordChangeView):
-    """Changing it logs every other browser out; this one goes on under another session key."""
+    """Changing it logs out every other browser; this one goes on with a new session key."""
 
     template_name = "people/password.html"
     success_url = reverse_lazy("account")
@@ -123,7 +123,7 @@ def end_sessions(request: ViewerRequest) -> HttpResponse:
 
 @require_POST
 def focus(request: ViewerRequest) -> HttpResponse:
-    """Look at one organisation, or (of the host) at all; then back to where one came from."""
+    """Look at one organisation, or (for the host) at all; then return to the previous page."""
     viewer = viewer_of(request.user)
     chosen = number_in(request.POST.get("organisation", ""))
     if viewer.focused(chosen).focus == chosen and _exists(chosen):

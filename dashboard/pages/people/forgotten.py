@@ -17,7 +17,7 @@ from opatlas.conf import conf
 
 class ForgottenForm(forms.PasswordResetForm):
     def send_mail(self, *args: Any, **kwargs: Any) -> None:
-        """Beside the request: how long an answer takes must not tell whether the address is known."""
+        """In the background: the time of an answer must not reveal whether the address is known."""
         Thread(target=super().send_mail, args=args, kwargs=kwargs).start()
 
 

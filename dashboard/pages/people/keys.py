@@ -95,7 +95,7 @@ def keys(request: ViewerRequest) -> HttpResponse:
 def _page(
     request: ViewerRequest, organisation: Organisation, made: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
-    """The page; ``made`` is a new key's text, which is kept nowhere: it is in this one answer only."""
+    """The page; ``made`` is a new key's text, which is stored nowhere and only in this answer."""
     keys = organisation.api_keys.select_related("user", "made_by", "made_by_key")
     rows = list(keys.order_by("revoked_at", "-pk")[:500])
     empty = "There is no key yet: a job needs one to ask."
@@ -141,7 +141,7 @@ def create(request: ViewerRequest) -> HttpResponse:
 
 
 def say_closed(request: ViewerRequest, key: ApiKey) -> None:
-    """That a key is closed, and which ones that were made with it are not."""
+    """Report that a key is closed, and which keys made with it are still open."""
     messages.success(request, f"The key {key} is closed: whoever shows it is refused from now on.")
     if made := open_keys_made_with(key):
         some = ", ".join(str(one) for one in made[:10])

@@ -51,7 +51,7 @@ def own_keys(request: ViewerRequest) -> HttpResponse:
 def _page(
     request: ViewerRequest, place: Organisation, made: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
-    """The page; ``made`` is a new key's text, which is kept nowhere: it is in this one answer only."""
+    """The page; ``made`` is a new key's text, which is stored nowhere and only in this answer."""
     user: Any = request.user
     rows = list(place.api_keys.filter(user=user.pk).order_by("revoked_at", "-pk")[:100])
     empty = "You have no key yet: a job needs one to ask."

@@ -60,7 +60,7 @@ def members(request: ViewerRequest) -> HttpResponse:
 def _page(
     request: ViewerRequest, organisation: Organisation, link: str = "", wrong: str = "", status: int = 200
 ) -> HttpResponse:
-    """The page; ``link`` opens an invitation and is kept nowhere: it is in this one answer only."""
+    """The page; ``link`` opens an invitation, is stored nowhere, and is only in this answer."""
     rows = _members(organisation)
     empty = f"Nobody belongs to {organisation} yet: invite its first admin."
     table = Table("members", f"Members of {organisation}", _MEMBERS, rows, empty, css="stacks")

@@ -1,4 +1,4 @@
-"""What goes on now: queues, explorations, workers."""
+"""Current work: queues, explorations, workers."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def waits(visible: Q, latest: int = 500) -> Waits:
 
 
 def troubles_shown(viewer: Viewer, of: Fleet) -> dict[str, Any]:
-    """Targets that nobody works for any more; for who runs the service also routes that always fail,
-    disturbed machines, and what happened to the processes of this one."""
+    """Targets without workers; for the service's operators also failing routes, disturbed machines, and
+    incidents of this machine's processes."""
     own = troubles.read(conf().home / "run") if viewer.sees_all else []
     yesterday = timezone.now() - timedelta(hours=24)
     wrong = alarms(yesterday) if viewer.sees_all else SeenAlarms()

@@ -1,4 +1,4 @@
-"""Failures as issues: failed trials by cause, what a compiler said, and having them tried again."""
+"""Failures as issues: failed trials by cause, compilers' messages, and trying them again."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tuning.queue.permissions import NotAllowed
 from tuning.withheld import shown_trials
 
 LINES_SHOWN = 12
-"""Of a message as it stands; the rest is folded."""
+"""Lines of a message that are shown; the rest is folded."""
 
 
 @dataclass(frozen=True)
 class FailedWords:
-    """What one trial of a group said."""
+    """The output of one trial of a group."""
 
     title: str
     trial: Trial
@@ -114,7 +114,7 @@ def failure(request: ViewerRequest, pk: int) -> HttpResponse:
 
 
 def _words(group: FailureGroup, viewer: Viewer) -> list[FailedWords]:
-    """Of the latest trial and of the first one, as far as they are kept and two."""
+    """Of the latest trial and of the first, if they are kept and differ."""
     shown_trials(viewer, again.trials_of(group))
     trials = {"The latest": group.latest, "The first": group.first if group.first != group.latest else None}
     return [FailedWords(title, trial) for title, trial in trials.items() if trial is not None]

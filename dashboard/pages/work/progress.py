@@ -1,4 +1,4 @@
-"""How far an exploration is, in words and steps. Pure."""
+"""An exploration's progress, in words and steps. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def first_result_s(row: Exploration) -> float | None:
 
 
 def happening(row: Exploration) -> str:
-    """One line: what is done now, what it waits for, or how it ended."""
+    """One line: the present action, what it waits for, or how it ended."""
     stage = str(row.get_stage_display())
     if row.state == State.RUNNING:
         counted = row.steps_total and row.doing != "claimed"
@@ -32,7 +32,7 @@ def happening(row: Exploration) -> str:
 
 
 def left(eta: Eta | None) -> str:
-    """``about 40 s left``; "" where nothing is known."""
+    """``about 40 s left``; "" if unknown."""
     if eta is None:
         return ""
     return f"{'at most' if eta.at_most else 'about'} {wording.duration_s(eta.seconds)} left"
@@ -65,7 +65,7 @@ def steps(row: Exploration) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class StageProgress:
-    """How far the stage is: ``value`` of ``most``; None where that cannot be said yet."""
+    """The stage's progress: ``value`` of ``most``; None if unknown."""
 
     text: str
     value: int | None

@@ -1,1 +1,1 @@
-"""What a process remembers, and what a machine keeps."""
+"""The caches of a process and of a machine."""

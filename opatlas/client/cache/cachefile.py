@@ -1,10 +1,9 @@
 """The file of a machine's cache: one SQLite file that all of a user's processes share.
 
-Nothing here may break a job: what cannot be read is not known, what cannot be written is not kept. A file
-that is damaged, or is somebody else's, is set aside and begun anew.
-
-SQLite keeps a rollback journal (the WAL of Debian's 3.40.1 can corrupt a file) and does not wait for the
-disk: a process that is killed loses nothing, a machine that loses power may leave a damaged file.
+It must never break a job: unreadable rows count as unknown, and failed writes are dropped. A damaged or
+foreign file is renamed, and a new one begun. SQLite uses a rollback journal (the WAL of Debian's 3.40.1 can
+corrupt a file) and does not wait for the disk: a killed process loses nothing, a power cut may damage the
+file.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ T = TypeVar("T")
 log = logging.getLogger("opatlas")
 
 FORMAT = 1
-"""Another format has another file: two versions of the client never read each other's."""
+"""Each format has its own file: versions of the client never read each other's."""
 SCHEMA = 2
-"""Tables that were added within a format: a file from before is given them, and an older client works on."""
+"""Tables added within a format: older files get them, and an older client still works."""
 APPLICATION = 0x6F706174  # "opat"
 BUSY_S = 0.25
-"""Longer than any write of ours takes; who waits longer goes on without,"""
+"""Longer than any of our writes; a process that waits longer goes on without the file,"""
 LEFT_ALONE_S = 2.0
-"""and leaves the file alone for so long."""
+"""and does not use it for so long."""
 ROOM = 0.9
-"""Of what it may hold, once the least used have been dropped."""
+"""The share of the limit that is left after dropping the least used entries."""
 MOST_REPORTS = 10_000
 
 TABLES = """
@@ -65,14 +64,12 @@ COLUMNS = {"entries": 7, "aliases": 3, "manifests": 3, "signers": 3, "reports": 
 
 
 class NotOurs(Exception):
-    """A file that another program wrote."""
+    """A file of another program."""
 
 
 class CacheFile:
-    """``folder/entries-1.sqlite``, opened when it is first needed, and anew in a process that was forked.
-
-    ``most_bytes`` bounds it: the entries that were used longest ago make room.
-    """
+    """``folder/entries-1.sqlite``, opened when first needed, and again in a forked process. ``most_bytes``:
+    its limit; the entries used longest ago are dropped."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self.path = folder / f"entries-{FORMAT}.sqlite"
@@ -88,7 +85,7 @@ class CacheFile:
         _files.add(self)
 
     def has_changed(self) -> bool:
-        """Whether another process has written since this was last asked."""
+        """Whether another process has written since the last call."""
         with contextlib.suppress(OSError):
             if self._inode and self.path.stat().st_ino != self._inode:
                 self._reopen()  # another process has set it aside
@@ -98,13 +95,13 @@ class CacheFile:
         return changed
 
     def close(self) -> None:
-        """Note what was used, and close the file."""
+        """Write uses down, and close the file."""
         if self._used and self._database is not None:
             self._write(lambda database: None)
         self._reopen()
 
     def leave_behind(self) -> None:
-        """In a process that was forked: the parent's connection and lock are the parent's."""
+        """In a forked process: the connection and the lock are the parent's."""
         self._lock, self._inode = threading.RLock(), 0
         if self._database is not None:
             self._left_behind.append(self._database)
@@ -120,7 +117,7 @@ class CacheFile:
         return self._write(lambda database: database.executemany(sql, rows))
 
     def _write(self, change: Callable[[sqlite3.Connection], Any]) -> bool:
-        """In one transaction; whether it was committed."""
+        """Write in one transaction; returns whether it was committed."""
 
         def write(database: sqlite3.Connection) -> bool:
             database.execute("BEGIN IMMEDIATE")
@@ -215,8 +212,8 @@ class CacheFile:
             self._database, self._inode = None, 0
 
     def _set_aside(self, error: Exception) -> None:
-        """The damaged file under another name, so that the next use begins a new one; what was revoked goes
-        along as far as it can be read."""
+        """Rename the damaged file, so that the next use begins a new one with all revocations that can be
+        read."""
         revoked = list[Any]()
         if self._database is not None:
             with contextlib.suppress(sqlite3.Error):
@@ -245,8 +242,8 @@ _forking = threading.local()
 
 
 def _before_fork() -> None:
-    """No thread of ours is within SQLite while the process forks: a lock of the library's own that one held
-    would be locked in the child for ever, and so would a lookup there."""
+    """Keep all threads out of SQLite during a fork: the child would inherit a lock of the library that nobody
+    ever releases."""
     locks = [file._lock for file in list(_files)]
     # A job's fork is not held up by a disk that hangs.
     _forking.held = [lock for lock in locks if lock.acquire(timeout=2 * BUSY_S)]

@@ -1,4 +1,4 @@
-"""What a process remembers: answers for as long as they live, in memory and in the machine's cache."""
+"""Answers that a process remembers while they are valid, in memory and in the machine's cache."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from opatlas.client.answer import LookupReply
 
 MISS_LIFE_S = 2.0
-"""A remembered miss: long enough that a loop does not ask at every turn, too short to keep anybody
-waiting."""
+"""How long a miss is remembered: a loop does not ask at every turn, and nobody waits long."""
 LOOK_S = 1.0
-"""How often memory is held against what other processes were told: revocations above all."""
+"""How often memory is compared with what other processes were told, revocations above all."""
 LATELY_S = 86400.0
-"""What the machine used within so long is asked for again together with another that has expired too."""
+"""Expired entries that the machine used within this time are asked for together."""
 MOST_IN_MEMORY = 1 << 16
 
 
 class Parcel:
-    """An answer that came along, with its manifest where that came too. Measured when its uses are counted,
-    which nobody waits for."""
+    """An answer that came along, with its manifest if that came too. Its size is measured when uses are
+    counted, which delays nobody."""
 
     def __init__(self, answer: Answer, manifest: Mapping[str, Any] | None) -> None:
         self._inside: tuple[Answer, Mapping[str, Any] | None] | None = (answer, manifest)
@@ -43,7 +42,7 @@ class Parcel:
 
 
 class PrefetchTally:
-    """What came along with answers and what of it was looked up afterwards, in this process."""
+    """What came along with answers, and what of it this process looked up afterwards."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(("brought", "used", "bytes", "used_bytes"), 0)
@@ -52,13 +51,13 @@ class PrefetchTally:
 
     @property
     def counts(self) -> dict[str, int]:
-        """So far: operators brought, those of them that were used, and bytes of both."""
+        """So far: operators that came along, those that were used, and bytes of both."""
         new, self._new = self._new, []
         self._counts["bytes"] += sum([parcel.bytes for parcel in new])
         return dict(self._counts)
 
     def add(self, reply: LookupReply, came: Iterable[Answer], known: Collection[str]) -> None:
-        """What came with a reply; an operator that was ``known`` before was brought for nothing."""
+        """Count what came with a reply. An operator that was ``known`` before was sent in vain."""
         if len(self._unused) >= MOST_IN_MEMORY:
             self._unused.clear()
         for answer in came:
@@ -70,19 +69,19 @@ class PrefetchTally:
                 self._counts["brought"] += 1
 
     def use(self, key: str) -> None:
-        """It was looked up; counted the first time only."""
+        """Count a lookup of it; only the first counts."""
         if (parcel := self._unused.pop(key, None)) is not None:
             self._counts["used"] += 1
             self._counts["used_bytes"] += parcel.bytes
 
     def leave(self, keys: Iterable[str]) -> None:
-        """These were asked for after all: their uses are not prefetching's from now on."""
+        """These were asked for after all: their uses no longer count for prefetching."""
         for key in keys:
             self._unused.pop(key, None)
 
 
 class AnswerMemory:
-    """Of one place (:meth:`move`): ``entries`` by key, above the machine's cache."""
+    """The memory for one place (:meth:`move`): ``entries`` by key, above the machine's cache."""
 
     def __init__(
         self,
@@ -109,7 +108,8 @@ class AnswerMemory:
         self._order: dict[int, None] = {}  # implementations as they were first given since the last time
 
     def move(self, place: bytes) -> None:
-        """Know from now on what is kept for this place: who asks, on what, and what can be loaded there."""
+        """From now on use the entries of this place: who asks, for what target, and what can be loaded
+        there."""
         if self.place and place != self.place:
             self.forget()
             self.all_revoked_at = 0.0
@@ -118,7 +118,8 @@ class AnswerMemory:
         self.place = place
 
     def peek(self, key: str) -> RememberedAnswer | None:
-        """What may be used of an operator; nothing is counted. From the cache it comes with that source."""
+        """A valid answer for an operator; not counted as a use. Its source is the cache if it came from
+        there."""
         now = time.monotonic()
         entry = self.entries.get(key)
         if entry is not None and now < entry.until:
@@ -148,8 +149,8 @@ class AnswerMemory:
         return self._agreed.add(answer, life_s) if self._agreed is not None else None
 
     def use(self, entry: RememberedAnswer) -> Answer:
-        """Give an answer out: counted; the next time it comes from memory. What is agreed on is paid, and
-        empty where too little is left."""
+        """Give an answer out and count it; later its source is memory. A use under an agreement is paid, and
+        empty if too little is left."""
         if entry.answer.price and self._agreed is not None:
             return self._agreed.use(entry)
         if entry.answer.source == "cache":
@@ -161,8 +162,8 @@ class AnswerMemory:
         return entry.answer
 
     def expired_with(self, keys: Sequence[str], most: int) -> list[str]:
-        """Where one of these has expired (and was not merely unknown): what else that is in use has, in this
-        process, and of what the machine used lately."""
+        """If one of these has expired (not merely unknown): what else in use has expired, in this process or
+        lately on the machine."""
         known = any(key in self.entries for key in keys)
         if not known and (self._store is None or self._store.entry(self.place, keys[0]) is None):
             return []
@@ -174,9 +175,9 @@ class AnswerMemory:
         return [key for key in found if key not in asked][:most]
 
     def keep(self, reply: LookupReply, along: Collection[str] = (), predicted: Sequence[Answer] = ()) -> None:
-        """What a service said: but nothing that it revoked, and nothing that costs something, unless its
-        further uses are agreed on. ``along``: operators that came along because they had expired;
-        ``predicted``: answers that did because somebody thought that they are asked for next."""
+        """Keep a service's answers, except revoked ones, and charged ones without an agreement. ``along``:
+        operators that came along because they had expired; ``predicted``: answers that came along because of
+        a prediction."""
         with self._lock:
             self.entry_life_s = reply.entry_life_s
             self._revoke(reply)
@@ -207,11 +208,11 @@ class AnswerMemory:
                 self._store.keep_signers(reply.signers)
 
     def told_until(self) -> str:
-        """Up to where the service has told what it revoked; what another process was told counts."""
+        """Up to where the service has reported revocations; what another process was told counts."""
         return self._store.told_until() if self._store is not None else self._told_until
 
     def told(self) -> tuple[str, frozenset[str]]:
-        """Up to where the service has told what it revoked, and all that it revoked until there."""
+        """Keep all revocations, and up to where the service has reported them."""
         with self._lock:
             until = self.told_until()
             return until, self.revoked | (
@@ -219,13 +220,13 @@ class AnswerMemory:
             )
 
     def _alive(self, answers: Iterable[Answer]) -> set[str]:
-        """Which of these there is a hit for in memory already."""
+        """Those of these operators with a valid hit in memory."""
         now, entries = time.monotonic(), self.entries
         there = (entry for answer in answers if (entry := entries.get(answer.key)) is not None)
         return {entry.answer.key for entry in there if entry.answer.hit and now < entry.until}
 
     def look_around(self) -> None:
-        """What other processes of the machine were told, at most once in ``LOOK_S``."""
+        """Read what other processes of the machine were told, at most once in ``LOOK_S``."""
         now = time.monotonic()
         if now < self.looked_at + LOOK_S:
             return
@@ -238,7 +239,7 @@ class AnswerMemory:
             self._heed(*self._store.revoked())
 
     def forget(self) -> None:
-        """Let go of every answer in memory."""
+        """Drop every answer in memory."""
         with self._lock:
             entries, self.entries = self.entries, {}
             for entry in list(entries.values()):
@@ -247,20 +248,20 @@ class AnswerMemory:
                 self._agreed.drop()
 
     def count_uses(self) -> int:
-        """How many were given since the last time, left here."""
+        """The number of uses since the last hand-over; not handed over."""
         with self._lock:
             kept = sum(entry.uses[0] for entry in list(self.entries.values()))
             agreed = self._agreed.count() if self._agreed is not None else 0
             return kept + agreed + int(sum(self._given.values()))
 
     def count_prefetched(self) -> dict[str, int]:
-        """Of this process: see :class:`PrefetchTally`."""
+        """This process's counts: see :class:`PrefetchTally`."""
         with self._lock:
             return self._prefetched.counts
 
     def uses(self) -> dict[int | str, float]:
-        """Hand over what was given since the last time: times by implementation, in order of first use, and
-        by agreement."""
+        """Hand over the uses since the last call: times by implementation, in order of first use, and by
+        agreement."""
         with self._lock:
             for entry in list(self.entries.values()):
                 self._note(entry)
@@ -270,8 +271,7 @@ class AnswerMemory:
             return {number: given[number] for number in order if number in given} | given | agreed
 
     def begin_anew(self) -> None:
-        """In a process that was forked: what the parent gave and fetched is the parent's to report, and its
-        lock the parent's to hold."""
+        """In a forked process: the parent reports what it used and fetched, and holds its lock."""
         self._lock, self._given, self._order, self.looked_at = threading.RLock(), {}, {}, -LOOK_S
         self._prefetched = PrefetchTally()
         if self._agreed is not None:
@@ -303,7 +303,7 @@ class AnswerMemory:
         return answer.best is not None and answer.best["artifact"] in self.revoked
 
     def _is_from_after(self, stored_at: float) -> bool:
-        """Whether it was kept since all was revoked; by a clock that is ahead nobody can tell."""
+        """Whether it was kept since everything was revoked; unknown if its clock was ahead."""
         return not self.all_revoked_at or self.all_revoked_at < stored_at <= time.time()
 
     def _revoke(self, reply: LookupReply) -> None:

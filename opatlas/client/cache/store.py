@@ -1,6 +1,5 @@
-"""What a machine's cache knows: answers by place and operator, manifests, aliases, signers, what was revoked,
-and what is to be reported. Each row that answers a job has a digest of its own.
-"""
+"""The contents of a machine's cache: answers by place and operator, manifests, aliases, signers, revocations,
+and reports to send. Each row that answers a job has a digest."""
 
 from __future__ import annotations
 
@@ -26,25 +25,25 @@ SELECT key FROM (
 WHERE until <= ? OR stored_at > ?
 """
 NEVER_TOLD = "0"
-"""Of who has never been told what was revoked: told from the beginning."""
+"""The ``revoked_since`` of a client that was never told: from the beginning."""
 EVERYTHING = ""
-"""Stands for an artifact among those revoked: all that was kept before is."""
+"""Stands for an artifact in the list of revoked ones: everything kept before is revoked."""
 
 
 class StoredEntry(NamedTuple):
-    """An answer's JSON as it was kept. ``until``: seconds of the wall's clock."""
+    """A stored answer's JSON. ``until``: seconds of the wall clock."""
 
     body: Mapping[str, Any]
     stored_at: float
     until: float
 
     def left_s(self, now: float) -> float:
-        """How long it may be used; 0 where it has expired, or a clock was set back since."""
+        """How long it may still be used; 0 if it has expired, or if a clock was set back."""
         return max(self.until - now, 0.0) if self.stored_at <= now else 0.0
 
 
 class EntryStore(CacheFile):
-    """What the file holds. ``service`` stands for a service and who asks it: manifests, signers, revocations
+    """The file's contents. ``service`` stands for a service and who asks it; manifests, signers, revocations
     and reports are kept for each."""
 
     def __init__(self, folder: Path, service: bytes = b"", most_bytes: int = 256 << 20) -> None:
@@ -54,14 +53,14 @@ class EntryStore(CacheFile):
     # ---- what is known ------------------------------------------------------------------------------
 
     def entry(self, place: bytes, key: str) -> StoredEntry | None:
-        """What is kept of an operator at a place, expired or not; damaged rows are none."""
+        """The stored entry of an operator at a place, expired or not; damaged rows count as none."""
         found = self._entry(place, key)
         if found is not None:
             self._used[place, key] = time.time()
         return found
 
     def _entry(self, place: bytes, key: str) -> StoredEntry | None:
-        """The same, which counts as no use."""
+        """The same without counting a use."""
         sql = "SELECT body, digest, stored_at, until FROM entries WHERE place = ? AND key = ?"
         rows = self._rows(sql, place, key)
         if not rows or (body := _whole(rows[0][0], rows[0][1], place, key)) is None:
@@ -71,8 +70,8 @@ class EntryStore(CacheFile):
     def keep(
         self, place: bytes, entries: Mapping[str, tuple[Mapping[str, Any], float]], idle: Collection[str] = ()
     ) -> None:
-        """Keep answers by key: their JSON, and for how many seconds. Those that are ``idle`` nobody has used
-        just now."""
+        """Store answers by key: their JSON, and for how many seconds. ``idle`` ones were not used just
+        now."""
         now = time.time()
         rows = []
         for key, (document, life_s) in entries.items():
@@ -82,14 +81,13 @@ class EntryStore(CacheFile):
             self._write(lambda database: database.executemany(_KEEP, rows))
 
     def expired(self, place: bytes, used_s: float, most: int) -> list[str]:
-        """Those that have expired, of the operators used last at a place: so many at most, within so long."""
+        """Expired entries among those used last at a place: at most so many, used within so long."""
         now = time.time()
         rows = self._rows(_EXPIRED, place, now - used_s, most, now, now)
         return [key for (key,) in rows]
 
     def alias(self, alias: bytes) -> tuple[str, tuple[int, ...]] | None:
-        """The key that a caller's own description of an operator has, and which of the caller's inputs each
-        of its tensors is."""
+        """The key of a caller's description, and which of the caller's inputs is each of its tensors."""
         found = self.fact(alias)
         return (str(found["key"]), tuple(found["places"])) if found is not None else None
 
@@ -97,7 +95,7 @@ class EntryStore(CacheFile):
         self.keep_fact(alias, {"key": key, "places": list(places)})
 
     def fact(self, name: bytes) -> Mapping[str, Any] | None:
-        """Something that takes a while to find out; kept among the aliases."""
+        """A fact that takes time to find out; stored among the aliases."""
         rows = self._rows("SELECT body, digest FROM aliases WHERE alias = ?", name)
         return _whole(rows[0][0], rows[0][1], name, "") if rows else None
 
@@ -115,7 +113,7 @@ class EntryStore(CacheFile):
         self._replace("manifests", rows)
 
     def forget_manifest(self, artifact: str) -> None:
-        """It was refused: the service is asked for it again."""
+        """Drop a refused manifest, so that the service is asked again."""
         self._write(
             lambda database: database.execute(
                 "DELETE FROM manifests WHERE service = ? AND artifact = ?", (self.service, artifact)
@@ -123,14 +121,14 @@ class EntryStore(CacheFile):
         )
 
     def artifacts_at(self, place: bytes, keys: Sequence[str]) -> list[str]:
-        """Of entries, expired ones too: which artifacts they name whose manifests are here."""
+        """Artifacts of these entries, expired ones too, whose manifests are stored."""
         named = [entry for key in keys if (entry := self._entry(place, key)) is not None]
         artifacts = {entry.body["best"]["artifact"] for entry in named if entry.body.get("best")}
         sql = "SELECT 1 FROM manifests WHERE service = ? AND artifact = ?"
         return sorted(one for one in artifacts if self._rows(sql, self.service, one))
 
     def signer(self, sha256: str) -> Mapping[str, Any] | None:
-        """A signer's public key and since when it is retired, as the service said last."""
+        """A signer's public key and since when it is retired, from the service's last answer."""
         sql = "SELECT document FROM signers WHERE service = ? AND sha256 = ?"
         return _document(self._rows(sql, self.service, sha256))
 
@@ -141,8 +139,8 @@ class EntryStore(CacheFile):
     # ---- what must not be used ----------------------------------------------------------------------
 
     def revoke(self, artifacts: Iterable[str], since: str = "", until: str = "") -> bool:
-        """Keep that these must never run again; whether that was written. ``until``: with these the service
-        has told all that it revoked up to there, of what came after ``since``."""
+        """Store that these must never run again; returns whether that was written. ``until``: the service has
+        now reported all revocations up to there, of those after ``since``."""
         now, rows = time.time(), [(self.service, artifact) for artifact in artifacts]
         if not rows and (not until or self.told_until() == until):
             return True
@@ -157,17 +155,17 @@ class EntryStore(CacheFile):
         return self._write(revoke)
 
     def told_until(self) -> str:
-        """Up to where the service has told this machine what it revoked, in the service's own words."""
+        """Up to where the service has reported revocations to this machine, in its own words."""
         rows = self._rows("SELECT until FROM told WHERE service = ?", self.service)
         return str(rows[0][0]) if rows else NEVER_TOLD
 
     def revoke_all(self) -> bool:
-        """Keep that everything which was kept before must be asked for again."""
+        """Store that everything kept before must be asked for again."""
         return self.revoke([EVERYTHING])
 
     def revoked(self) -> tuple[frozenset[str], float]:
-        """Artifacts that were ever revoked, as far as this machine was told by any service, whoever asked;
-        and when this service revoked everything (seconds of the wall's clock; 0: never)."""
+        """Artifacts ever revoked, as any service told this machine; and when this service revoked everything
+        (seconds of the wall clock; 0: never)."""
         rows = self._rows("SELECT service, artifact, told_at FROM revoked")
         all_at = [told_at for service, name, told_at in rows if (service, name) == (self.service, EVERYTHING)]
         return frozenset(name for _, name, _ in rows if name != EVERYTHING), max(all_at, default=0.0)
@@ -175,11 +173,11 @@ class EntryStore(CacheFile):
     # ---- what is to be reported ---------------------------------------------------------------------
 
     def keep_report(self, name: str, report: Mapping[str, Any]) -> bool:
-        """Keep what is to be reported to the service; whether that was written."""
+        """Store a report for the service; returns whether that was written."""
         return self._replace("reports", [(name, self.service, _bytes(report), time.time(), 0.0)])
 
     def change_report(self, name: str, report: Mapping[str, Any]) -> bool:
-        """Replace a report that nobody has begun to send; False where somebody has."""
+        """Replace a report; False if somebody has begun to send it."""
         changed = list[int]()
 
         def change(database: sqlite3.Connection) -> None:
@@ -189,12 +187,12 @@ class EntryStore(CacheFile):
         return self._write(change) and changed == [1]
 
     def report_age_s(self) -> float:
-        """Of the oldest that waits; 0 where none does."""
+        """The age of the oldest waiting report; 0 if none waits."""
         rows = self._rows("SELECT min(kept_at) FROM reports WHERE service = ?", self.service)
         return time.time() - rows[0][0] if rows and rows[0][0] is not None else 0.0
 
     def claim_report(self, leave_s: float) -> tuple[str, Mapping[str, Any]] | None:
-        """One that nobody else has claimed within ``leave_s``, with its name."""
+        """A report that nobody has claimed within ``leave_s``, with its name."""
         now, found = time.time(), list[Any]()
 
         def claim(database: sqlite3.Connection) -> None:
@@ -214,7 +212,7 @@ class EntryStore(CacheFile):
     # ---- all of it ----------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Forget everything but what was revoked and what is to be reported."""
+        """Delete everything but revocations and waiting reports."""
 
         def empty(database: sqlite3.Connection) -> None:
             for table in set(COLUMNS) - {"revoked", "told", "reports"}:
@@ -230,7 +228,7 @@ class EntryStore(CacheFile):
 
 
 def digest_of(document: Any) -> bytes:
-    """16 bytes that stand for a JSON document."""
+    """16 bytes that identify a JSON document."""
     return hashlib.blake2b(canonical_json(document), digest_size=16).digest()
 
 
@@ -239,7 +237,7 @@ def _bytes(document: Any) -> bytes:
 
 
 def _document(rows: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
-    """The JSON object in the one column of the one row; None where there is none."""
+    """The JSON object in the only column of the only row; None if there is none."""
     try:
         found = json.loads(rows[0][0]) if rows else None
     except (ValueError, TypeError):
@@ -248,7 +246,7 @@ def _document(rows: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
 
 
 def _whole(body: Any, digest: Any, place: bytes, key: str) -> dict[str, Any] | None:
-    """A row's JSON, where it is what was written."""
+    """A row's JSON, if it is undamaged."""
     if not isinstance(body, bytes) or _digest(place, key, body) != digest:
         return None
     return _document([[body]])

@@ -1,1 +1,1 @@
-"""From a hit to a function: fetched, verified, loaded, watched."""
+"""From a hit to a function: fetched, verified, loaded, and watched for failures."""

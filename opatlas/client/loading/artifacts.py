@@ -1,4 +1,4 @@
-"""Artifacts at hand: from a snapshot, the machine's cache or the service, checked before they are loaded."""
+"""Provides artifacts from a snapshot, the machine's cache or the service, checked before they are loaded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from opatlas.own_folder import own_folder
 
 @dataclass(frozen=True)
 class FetchedArtifact:
-    """An artifact whose manifest was checked, and whose files lie in ``folder``, not compared yet."""
+    """An artifact with a checked manifest; its files are in ``folder``, not compared yet."""
 
     document: Mapping[str, Any]
     signer: Mapping[str, Any]
@@ -40,8 +40,8 @@ class FetchedArtifact:
 
 @dataclass(frozen=True)
 class ArtifactShelf:
-    """Where a client has its artifacts from. ``trust``: whose signatures count; None: the service's list.
-    ``offline``: nobody is asked. ``report`` takes what failed here."""
+    """Where a client gets its artifacts. ``trust``: whose signatures are valid; None: the service's list.
+    ``offline``: nobody is asked. ``report`` gets failures on this machine."""
 
     rest: RestClient
     store: EntryStore | None
@@ -54,9 +54,9 @@ class ArtifactShelf:
     def load(
         self, answer: Answer, revoked: Collection[str], places: Sequence[int] | None = None
     ) -> KernelFunction:
-        """Fetch what is not here yet, verify it, and load it; the operator's default in its place where it
-        has failed on this machine. Raises :class:`~.fetching.Refused`, :class:`opatlas.errors.LoadError`
-        where the kind's own loader fails, or what the service said."""
+        """Fetch it if needed, verify and load it; if it has failed on this machine, load the operator's
+        default. Raises :class:`~.fetching.Refused`, :class:`opatlas.errors.LoadError` if the kind's own
+        loader fails, or the service's error."""
         try:
             found, loaded = self._loaded(answer, revoked)
         except Refused as refused:
@@ -76,7 +76,7 @@ class ArtifactShelf:
         return KernelFunction(operator, manifest, places, **loaded)
 
     def fetch(self, answer: Answer, revoked: Collection[str]) -> FetchedArtifact:
-        """A hit's manifest, checked, and its files, not loaded."""
+        """A hit's checked manifest and its files, not loaded."""
         sha256 = address_of(answer, revoked)
         try:
             own_folder(self.home)
@@ -99,14 +99,14 @@ class ArtifactShelf:
         return FetchedArtifact(document, row or {}, manifest, folder)
 
     def trusted(self, signer: str) -> Trust:
-        """Whose signatures count, if this signer's do."""
+        """The keys whose signatures are valid, with this signer's if it is trusted."""
         return self._trust_in(signer, None if self.trust else self._signer(signer))
 
     def _trust_in(self, signer: str, row: Mapping[str, Any] | None) -> Trust:
         return self.trust or Trust.in_rows({signer: row} if row else {})
 
     def _loaded(self, answer: Answer, revoked: Collection[str]) -> tuple[FetchedArtifact, dict[str, Any]]:
-        """The artifact; its kernel with who watches over it, or why it must not be run."""
+        """The artifact's kernel and its failure watch, or why it must not run."""
         found = self.fetch(answer, revoked)
         assert answer.best is not None
         compiled = found.manifest.kind != "recipe"
@@ -125,7 +125,7 @@ class ArtifactShelf:
         return found, {"kernel": kernel, "watch": None if answer.is_default else watch}
 
     def _forgotten(self, answer: Answer, why: str) -> bool:
-        """Let go of what was kept and is not as it should be; whether there was anything."""
+        """Drop stored data that is not as it should be; returns whether there was any."""
         sha256 = str((answer.best or {}).get("artifact", ""))
         if why == "file":
             shutil.rmtree(self.folder(sha256), ignore_errors=True)
@@ -136,7 +136,7 @@ class ArtifactShelf:
         return False
 
     def folder(self, sha256: str) -> Path:
-        """Where an artifact's files lie on this machine."""
+        """The folder of an artifact's files on this machine."""
         return self.home / "artifacts" / sha256[:2] / sha256
 
     def _document(self, sha256: str) -> Mapping[str, Any]:
@@ -146,7 +146,7 @@ class ArtifactShelf:
         return known or self.rest.manifest(sha256)
 
     def _signer(self, signer: str) -> Mapping[str, Any] | None:
-        """A signer's key as the service said last; asked for where it never did."""
+        """A signer's key from the service's last answer; asked for if there was none."""
         known = self.store.signer(signer) if self.store is not None and signer else None
         if known is None and not self.offline:
             known = next((row for row in self.rest.signers() if row["sha256"] == signer), None)

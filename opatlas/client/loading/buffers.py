@@ -1,4 +1,4 @@
-"""What a caller gives to a function, checked: arrays of the host, or arrays on the device that computes."""
+"""Checks what a caller gives to a function: arrays of the host, or arrays on the kernel's device."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from opatlas.load.cuda.resident import is_resident, resident_array
 from opatlas.load.kernel import KernelOnDevice, LoadedKernel, computes_on_device
 
 Named = Sequence[tuple[str, Any, Value]]
-"""What the caller calls it, what was given, and what the operator says of it."""
+"""The caller's name for it, the value, and what the operator requires."""
 
 
 class CallBuffers(NamedTuple):
-    """What a run reads and writes. ``there``: all of it lies on the kernel's device, and is as it was given;
-    else ``inputs`` and ``outputs`` are NumPy arrays over the caller's memory. ``outputs`` None: none were
-    given. ``addresses`` are those of the inputs: where they are as before, nothing has to be bound."""
+    """What a run reads and writes. ``there``: everything is on the kernel's device, as given; otherwise
+    ``inputs`` and ``outputs`` are NumPy arrays over the caller's memory. ``outputs`` None: none were given.
+    ``addresses``: those of the inputs; if they are unchanged, no new binding is needed."""
 
     inputs: Mapping[int, Any]
     outputs: Sequence[Any] | None
@@ -38,9 +38,9 @@ def call_buffers(
     stream: Any = None,
     failure: str = "",
 ) -> CallBuffers:
-    """``inputs`` by the operator's numbers, with what the caller calls them. Raises :class:`CallerError` or
-    :class:`~opatlas.errors.LoadError` unless all of them are as the operator says and lie where this kernel
-    computes; ``failure``: why it is not the one that was loaded."""
+    """``inputs`` by the operator's numbers, with the caller's names. Raises :class:`CallerError` or
+    :class:`~opatlas.errors.LoadError` unless all are what the operator states and are where this kernel
+    computes; ``failure``: why it is not the kernel that was loaded."""
     if any(map(is_resident, inputs.values())) or any(map(is_resident, outputs or ())):
         return _resident_buffers(operator, kernel, inputs, names, outputs, stream, failure)
     if stream is not None:
@@ -62,8 +62,8 @@ def _named(outputs: Sequence[Any], values: Sequence[Value]) -> Named:
 
 
 def kernel_on_device(kernel: LoadedKernel, name: str, failure: str = "") -> KernelOnDevice:
-    """The kernel, as one that takes what lies on its device; raises :class:`CallerError` where the processor
-    computes."""
+    """The kernel as one that accepts arrays on its device; raises :class:`CallerError` if it computes on the
+    CPU."""
     if computes_on_device(kernel):
         return kernel
     since = f", since the kernel failed ({failure})" if failure else ""
@@ -101,8 +101,8 @@ def _resident_buffers(
 
 
 def stream_of(given: Any, like: Any) -> Any:
-    """The handle of a stream that was given (PyTorch's have one); else of PyTorch's current one, where arrays
-    are PyTorch's. None is the default stream."""
+    """The handle of the given stream (PyTorch's have one), else of PyTorch's current one if the arrays are
+    PyTorch's. None: the default stream."""
     if given is None and hasattr(like, "detach"):
         import torch
 
@@ -111,8 +111,7 @@ def stream_of(given: Any, like: Any) -> Any:
 
 
 def maker_like(given: Any, kernel: KernelOnDevice, stream: Any) -> Callable[[Value], Any]:
-    """What makes arrays on the device as those are that were given: tensors of PyTorch's, else the
-    kernel's."""
+    """Makes arrays on the device like the given ones: PyTorch's tensors, else the kernel's."""
     if not hasattr(given, "detach"):
         return lambda value: kernel.memory(value, stream)
     from opatlas.load.torch.on_device import tensor_for
@@ -121,7 +120,7 @@ def maker_like(given: Any, kernel: KernelOnDevice, stream: Any) -> Callable[[Val
 
 
 def host_array(given: Any, value: Value, name: str) -> np.ndarray:
-    """What was given as an array, which is as the operator wants it."""
+    """The given value as an array, as the operator requires."""
     array = given if isinstance(given, np.ndarray) else _in_place(given, value.dtype)
     check_array(array, value, name)
     return array
@@ -137,7 +136,7 @@ def _in_place(given: Any, dtype: str) -> np.ndarray:
 
 
 def like_given(given: Any, array: np.ndarray) -> Any:
-    """A tensor where tensors were given."""
+    """A tensor if tensors were given."""
     if not hasattr(given, "detach"):
         return array
     from opatlas.load.torch.ops.types import to_tensor

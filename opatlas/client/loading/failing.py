@@ -1,8 +1,8 @@
-"""Implementations that fail on this machine: run by no further process, and reported.
+"""Implementations that fail on this machine: no further process runs them, and they are reported.
 
-What is known of one lies beside its artifact's files, for all processes of the machine. A kernel that kills
-its process can write nothing: so a file says that it is being tried, under a lock that ends with the process,
-and one that nobody holds was left by a process that died of it.
+What is known of one is stored beside its artifact's files, for all processes of the machine. A kernel that
+kills its process can write nothing. So a file says that it is being tried, under a lock that ends with the
+process: a file without a holder was left by a process that died.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from opatlas.errors import printable
 log = logging.getLogger("opatlas")
 
 ASK_AGAIN_S = 600.0
-"""How often a machine asks what has become of its report."""
+"""How often a machine asks what became of its report."""
 LOAD, RUN, CRASH = "load", "run", "crash"
 """Where it failed. What cannot be loaded is tried again all the same: the machine may have been mended."""
 NOT_REPRODUCED = "not_reproduced"
-"""What a service says of it once a worker has proved it again, and found nothing."""
+"""The service's answer if a worker has verified the implementation again without a failure."""
 _MARK, _TRYING = "failing.json", "trying-"
 
 _went_well: set[str] = set()
@@ -36,7 +36,7 @@ _went_well: set[str] = set()
 
 @dataclass(frozen=True)
 class FailureWatch:
-    """Of one artifact, whose files lie in ``folder``. ``report`` takes what is to be told, and is quick."""
+    """For one artifact with its files in ``folder``. ``report`` gets failures, and is quick."""
 
     best: Mapping[str, Any]
     folder: Path
@@ -48,7 +48,7 @@ class FailureWatch:
         return str(self.best["artifact"])
 
     def why_not(self) -> str:
-        """Why it must not be run on this machine; empty where it may."""
+        """Why it must not run on this machine; empty if it may."""
         if self.compiled and self.artifact not in _went_well and _was_left(self.folder):
             self.failed(CRASH, "Crash", "a process died while it ran it for the first time")
         mark = read_mark(self.folder)
@@ -61,8 +61,8 @@ class FailureWatch:
         return f"it failed on this machine ({told['error']}: {told['message']})"
 
     def failed(self, where: str, error: str, message: str) -> None:
-        """No process of this machine runs it again, until a worker has found nothing wrong with it; and then
-        once more at most. Told once."""
+        """No process of this machine runs it again, until a worker has verified it; and then once more at
+        most. Reported once."""
         before = read_mark(self.folder)
         if before.get("state") == "failing" and where in (LOAD, before.get("where")):
             return
@@ -82,7 +82,7 @@ class FailureWatch:
 
     @contextlib.contextmanager
     def trying(self) -> Iterator[None]:
-        """Around what may kill the process: a compiled kernel's loading, and its first calls."""
+        """Entered around what may kill the process: loading a compiled kernel, and its first calls."""
         if not self.compiled or self.artifact in _went_well:
             yield
             return
@@ -94,13 +94,13 @@ class FailureWatch:
 
 
 def report_of(failed: Mapping[str, Any], job: str, versions: Mapping[str, str]) -> dict[str, Any]:
-    """What is sent of one failure (``POST /api/v1/failures``)."""
+    """The report of one failure (``POST /api/v1/failures``)."""
     return {"failed": [dict(failed)], "job": job, "versions": dict(versions)}
 
 
 def hear(report: Mapping[str, Any], answer: Any, folder_of: Callable[[str], Path]) -> None:
-    """What the service answered to a report: where a worker could not reproduce it, the artifact gets one
-    more chance on this machine."""
+    """The service's answer to a report: if a worker could not reproduce it, the artifact gets one more chance
+    on this machine."""
     try:
         states = {row["artifact"]: row["state"] for row in answer["results"]}
     except (KeyError, TypeError):
@@ -117,7 +117,7 @@ def hear(report: Mapping[str, Any], answer: Any, folder_of: Callable[[str], Path
 
 
 def read_mark(folder: Path) -> Mapping[str, Any]:
-    """What is known of an artifact on this machine; nothing where that cannot be read."""
+    """What is known of an artifact on this machine; empty if that cannot be read."""
     try:
         mark = json.loads((folder / _MARK).read_bytes())
         if mark["state"] == "failing":
@@ -155,7 +155,7 @@ def _being_tried(folder: Path) -> Iterator[None]:
 
 
 def _was_left(folder: Path) -> bool:
-    """Whether a process died while it tried it; said once."""
+    """Whether a process died while trying it; reported once."""
     left = False
     for path in folder.glob(f"{_TRYING}*"):
         with contextlib.suppress(OSError), path.open("rb") as found:  # locked: it is being tried just now

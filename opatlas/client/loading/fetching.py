@@ -1,4 +1,4 @@
-"""From a hit to a callable: every check before anything is loaded, each refusal with its reason."""
+"""From a hit to a callable: all checks come before loading, each refusal with its reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Refused(LoadError):
 
 @dataclass(frozen=True)
 class Trust:
-    """Whose signatures count: raw public keys (32 bytes) by their SHA-256, and those that are retired."""
+    """The keys whose signatures are valid: raw public keys (32 bytes) by SHA-256, and those that are
+    retired."""
 
     keys: Mapping[str, bytes]
     retired: Mapping[str, str] = field(default_factory=dict)  # SHA-256 → since when
@@ -52,12 +53,12 @@ class Trust:
 
     @classmethod
     def of_service(cls, client: RestClient) -> Trust:
-        """Whatever the service lists: as good as the connection to it (https)."""
+        """The service's list: as safe as the connection to it (https)."""
         return cls.in_rows({row["sha256"]: row for row in client.signers()})
 
     @classmethod
     def in_rows(cls, rows: Mapping[str, Mapping[str, Any]]) -> Trust:
-        """The keys that a service named, by their SHA-256: ``public_key``, and ``retired_at`` or None."""
+        """The keys that a service named, by SHA-256: ``public_key``, and ``retired_at`` or None."""
         keys, retired = dict[str, bytes](), dict[str, str]()
         for sha256, row in rows.items():
             try:
@@ -70,15 +71,15 @@ class Trust:
         return cls(keys, retired)
 
     def check(self, manifest: Manifest, signature: str, signer: str) -> None:
-        """Raises :class:`Refused` unless a trusted key that is not retired made the signature."""
+        """Raises :class:`Refused` unless the signature is by a trusted key that is not retired."""
         self._check("manifest", signature, signer, partial(verify, manifest))
 
     def check_network(self, document: Mapping[str, Any], signature: str, signer: str) -> None:
-        """The same of what is said of a predictor's network."""
+        """The same for the description of a predictor's network."""
         self._check("network", signature, signer, partial(verify_network, document))
 
     def check_plan(self, document: Mapping[str, Any], signature: str, signer: str) -> None:
-        """The same of a model's plan."""
+        """The same for a model's plan."""
         self._check("plan", signature, signer, partial(verify_plan, document))
 
     def _check(self, what: str, signature: str, signer: str, verifies: Callable[..., None]) -> None:
@@ -102,10 +103,10 @@ def fetch_and_load(
 ) -> LoadedKernel:
     """Download a hit's artifact into ``folder``, verify all of it, and load it.
 
-    ``trust`` says whose signatures count; left out, the service's own list does. In this order: not revoked;
-    signer known and not retired; signature; address; the operator, setting and target that were asked for;
-    CPU features; exact versions; then files are fetched, and their digests compared. Raises
-    :class:`Refused` for whatever does not fit, and :class:`LoadError` where the kind's own loader fails.
+    ``trust``: whose signatures are valid (default: the service's list). Checked in this order: not revoked;
+    signer known and not retired; signature; address; the operator, setting and target asked for; CPU
+    features; exact versions. Then files are fetched and their digests compared. Raises :class:`Refused` for
+    whatever does not fit, and :class:`LoadError` if the kind's own loader fails.
     """
     sha256 = address_of(answer, client.revoked, client.all_revoked)
     document = client.manifest(sha256)
@@ -127,7 +128,7 @@ def address_of(answer: Answer, revoked: Collection[str], all_revoked: bool = Fal
 def checked_manifest(
     document: Mapping[str, Any], answer: Answer, target: Target, trust: Callable[[], Trust]
 ) -> Manifest:
-    """The manifest of a hit, once everything that can be said without its files is as it should be."""
+    """A hit's manifest, after all checks that need no files."""
     sha256 = str((answer.best or {})["artifact"])
     manifest = _parsed(document)
     trust().check(manifest, document["signature"], document["signer"])
@@ -163,7 +164,7 @@ def _parsed(document: Mapping[str, Any]) -> Manifest:
 
 
 def _check_asked(asked: Target, answer: Answer, manifest: Manifest) -> None:
-    """The artifact is for what was asked, and what was asked is for this machine."""
+    """The artifact must be for what was asked, and that for this machine."""
     if not _is_operator(manifest.operator, answer.key):
         raise Refused("operator", f"The artifact is not for the operator {answer.key}.")
     setting = Setting.from_json(manifest.setting)
@@ -181,8 +182,8 @@ def _check_asked(asked: Target, answer: Answer, manifest: Manifest) -> None:
 
 
 def _check_neighbour(asked: Target, mark: Mapping[str, Any], manifest: Manifest) -> None:
-    """What another target's workers made may differ from here in sizes alone, whatever the service says of
-    it. A library's call is for no target; what was compiled says for which in its signed manifest."""
+    """An artifact of another target's workers may differ from here in sizes alone, whatever the service says.
+    A library's call is for no target; compiled code names its target in the signed manifest."""
     if manifest.kind == "recipe":
         return
     try:
@@ -195,8 +196,8 @@ def _check_neighbour(asked: Target, mark: Mapping[str, Any], manifest: Manifest)
 
 
 def _has_other_threads(asked: Target, answer: Answer, manifest: Manifest) -> bool:
-    """Whether it was made for all cores of a neighbour where all of one's own are asked for, and the answer
-    says with how many threads; nothing else of the setting may differ."""
+    """Whether it was made for all cores of a neighbour when all own cores are asked for, and the answer says
+    for how many threads. Nothing else of the setting may differ."""
     mark, own, made = answer.from_neighbour, default_setting(asked), Setting.from_json(manifest.setting)
     if mark is None or own.key != answer.setting or replace(made, threads=own.threads) != own:
         return False
@@ -206,14 +207,14 @@ def _has_other_threads(asked: Target, answer: Answer, manifest: Manifest) -> boo
 
 
 def threads_here(asked: Target, answer: Answer) -> int | None:
-    """On how many threads a checked hit is to run; None: those of its own setting."""
+    """The number of threads for a checked hit; None: its setting's."""
     mark, own = answer.from_neighbour, default_setting(asked)
     differ = mark is not None and THREADS in mark["differs"] and answer.setting == own.key
     return own.threads if differ else None
 
 
 def _of_this_machine(kind: str) -> Sequence[Target]:
-    """Its processor, or its devices of a kind."""
+    """This machine's processor, or its devices of a kind."""
     if kind == CPU.name:
         return (detect_target(),)
     try:

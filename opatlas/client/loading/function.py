@@ -1,4 +1,5 @@
-"""A loaded implementation as a function: arrays in, arrays out; tensors in, tensors out; where they lie."""
+"""A loaded implementation as a function: arrays in and out, or tensors in and out, on the device where they
+are."""
 
 from __future__ import annotations
 
@@ -38,16 +39,14 @@ if TYPE_CHECKING:
 
 
 class KernelFunction:
-    """``y = function(x, w)``, with the inputs as they were named at the lookup; the fastest that is known.
+    """``y = function(x, w)``, with the inputs as named at the lookup; the fastest known implementation.
 
-    Weights are better given once (``function.prepare({1: w})``) and then left out: given with a call, they
-    are packed anew for it. A call of the same arrays as the last one is not bound again. What is given back
-    is the caller's own. Tensors of PyTorch on the CPU are read in place (DLPack) and give tensors. One call
-    runs at a time; others wait.
-
-    With a ``watch`` a kernel that fails is replaced by the operator's default, which makes the same call
-    anew from the same inputs and goes on for the rest of the process; ``failure`` says why (empty: nothing
-    has failed). ``kernel`` None: it failed on this machine before, and the default runs from the start.
+    Give weights once (``function.prepare({1: w})``) and leave them out of calls; given with a call, they are
+    packed each time. A call with the same arrays as the last one is not bound again. Outputs belong to the
+    caller. PyTorch's CPU tensors are read in place (DLPack) and give tensors. One call runs at a time; others
+    wait. With a ``watch``, a kernel that fails is replaced by the operator's default, which repeats the call
+    from the same inputs and stays for the rest of the process; ``failure`` says why (empty: nothing has
+    failed). ``kernel`` None: it failed on this machine before, and the default runs from the start.
     """
 
     def __init__(
@@ -76,8 +75,7 @@ class KernelFunction:
         self._lock = threading.RLock()
 
     def prepare(self, weights: Mapping[int, Any]) -> None:
-        """Take the weights, by the caller's numbers: copies, so what is written into them later changes
-        nothing."""
+        """Take copies of the weights, by the caller's numbers: later changes to them have no effect."""
         constants = {}
         for number in self.operator.constant_inputs:
             place = self._places[number]
@@ -90,7 +88,7 @@ class KernelFunction:
             self._safely(lambda: self.kernel.prepare(constants), ANYWHERE)
 
     def __call__(self, *inputs: Any, stream: Any = None) -> Any:
-        """One run: the output, or a tuple where the operator has several."""
+        """One run: the output, or a tuple if the operator has several."""
         given = self._named(inputs)
         weights = [self._places[number] for number in self.operator.constant_inputs]
         with self._lock:  # weights, buffers and outputs are one call's until it has its copy
@@ -106,10 +104,10 @@ class KernelFunction:
         return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None, *, stream: Any = None) -> Any:
-        """Tie the caller's buffers: calling what comes back is one run and nothing else. ``outputs()`` are
-        overwritten by each run: those given, tensors as tensors (compiled kernels write there; of a library
-        call they are copied into), else buffers of its own. Those of a device lie there, and ``stream`` is
-        as in a call; ``synchronize()`` then waits for its runs."""
+        """Bind the caller's buffers: the result is a call that runs and does nothing else. ``outputs()`` are
+        overwritten by each run: the given ones, tensors as tensors (compiled kernels write there; a library's
+        results are copied), else its own buffers. A device's outputs are there, with ``stream`` as in a call;
+        ``synchronize()`` then waits for its runs."""
         given = self._named(inputs)
         buffers = self._buffers(given, outputs, stream)
         if self.operator.constant_inputs and not self._prepared:
@@ -126,15 +124,15 @@ class KernelFunction:
         return GivenOutputs(bound, outputs)
 
     def by_address(self) -> Callable[[Sequence[int]], None] | None:
-        """The kernel for who has addresses of buffers that fit (:class:`opatlas.load.c_abi.AddressedCall`);
-        good until the next ``prepare``. None where it has not run yet, has failed, or is no code of ours: a
-        call that raises is made anew by what :meth:`bind` gives."""
+        """The kernel as a call by addresses of buffers that fit (:class:`opatlas.load.c_abi.AddressedCall`),
+        until the next ``prepare``. None if it has not run yet, has failed, or is a library's: repeat a call
+        that raises with :meth:`bind`."""
         make = getattr(self.kernel, "by_address", None)
         return None if make is None or self._untried or self.failure else make()
 
     def code(self) -> KernelCode:
-        """Its functions, for who calls them by code of its own, who then tells :attr:`watch` what comes of
-        it. Raises :class:`opatlas.errors.LoadError` where it is no code of ours, or has failed."""
+        """Its functions, for callers that are code themselves; they then report to :attr:`watch`. Raises
+        :class:`opatlas.errors.LoadError` if it is a library's, or has failed."""
         make = getattr(self.kernel, "code", None)
         if make is None or self.failure:
             raise LoadError(self.failure or "it is no compiled kernel")
@@ -143,11 +141,11 @@ class KernelFunction:
 
     @property
     def watch(self) -> FailureWatch | None:
-        """Who is told what fails; None of the default."""
+        """Gets told of failures; None for the default."""
         return self._watch
 
     def blame(self, message: str) -> None:
-        """It gives other values than it has to: run by no further process of the machine, and reported."""
+        """Report that it gives wrong values: no further process of the machine runs it."""
         if self._watch is not None:
             self._watch.failed("run", "OtherValues", message)
 
@@ -158,7 +156,7 @@ class KernelFunction:
     # ---- what fails ---------------------------------------------------------------------------------
 
     def _safely(self, step: Callable[[], Any], where: Sequence[Where]) -> Any:
-        """A step of the kernel's; where it fails, the default takes its place and the step is made anew."""
+        """A step of the kernel; if it fails, the default replaces the kernel and repeats the step."""
         if self._watch is None:
             return step()
         try:
@@ -169,11 +167,12 @@ class KernelFunction:
             return step()
 
     def _default_of(self, buffers: CallBuffers) -> Sequence[Where]:
-        """Where a call's default computes: a fault may have taken the device away from this process."""
+        """Where a call's default computes: after a fault this process may have lost the device."""
         return ("device",) if buffers.there else ("host",)
 
     def _fall_back(self, error: Exception, where: Sequence[Where]) -> None:
-        """Let the default take its place; raises the error where it is the caller's, or nothing is there."""
+        """Replace the kernel by the default; raises the error if it is the caller's, or there is no
+        default."""
         if self._watch is None or self._closed:
             raise error
         try:
@@ -187,7 +186,7 @@ class KernelFunction:
         self.kernel, self._bound, self._watch = default, None, None
 
     def _again(self, one: WatchedBound, error: Exception) -> Bound:
-        """What was bound to a kernel that has failed, bound to the default: into the same buffers."""
+        """The default bound to the buffers of a kernel that has failed."""
         with self._lock:
             if one.prepared != self._prepared:
                 raise error  # it has other weights than the function has by now
@@ -230,7 +229,7 @@ class KernelFunction:
         return CopiedOut(brought_first(self.kernel.bind(arrays)), taken)
 
     def _named(self, inputs: Sequence[Any]) -> dict[int, Any]:
-        """Inputs by the caller's number; where weights were prepared, they may be left out."""
+        """Inputs by the caller's numbers; prepared weights may be left out."""
         weights = {self._places[number] for number in self.operator.constant_inputs}
         every = sorted(self._places.values())
         runtime = [place for place in every if place not in weights]
@@ -251,7 +250,7 @@ class KernelFunction:
         return maker_like(next(iter(buffers.inputs.values())), kernel, buffers.stream)
 
     def _own(self, given: Any, number: int) -> np.ndarray:
-        """A copy that lies as the kernel wants it: so it needs none of its own."""
+        """A copy in the layout that the kernel wants, so that it makes none itself."""
         value, name = self.operator.inputs[number], self._names[number]
         if is_resident(given):
             given = kernel_on_device(self.kernel, name, self.failure).fetched(given, value, name)
@@ -261,7 +260,7 @@ class KernelFunction:
 
 
 class WatchedBound:
-    """Bound by a function that has a default to fall back to: a run that fails is made anew by it."""
+    """A binding with a default: a run that fails is repeated by the default."""
 
     def __init__(
         self,
@@ -287,11 +286,11 @@ class WatchedBound:
         self.bound.poison()
 
     def synchronize(self) -> None:
-        """Of runs on a device: wait until all have ended."""
+        """Wait until all runs on a device have ended."""
         self.bound.synchronize()
 
     def _first(self) -> None:
-        """What may kill the process is written down before."""
+        """Writes down first that a run might kill the process."""
         function, watch = self._function, self._function._watch
         with watch.trying() if watch is not None else nullcontext():
             self.bound()

@@ -1,4 +1,4 @@
-"""What a bound kernel lacks of what a caller wants of it, put around its runs."""
+"""Adapters around a bound kernel's runs, for what a caller wants and the kernel lacks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from opatlas.load.kernel import Bound
 
 
 def brought_first(bound: Bound) -> Bound:
-    """Where it computes on a device's copies, each run brings them."""
+    """If it computes on copies on a device, each run copies the inputs there first."""
     return BroughtFirst(bound) if hasattr(bound, "upload") else bound
 
 
 def overlap(outputs: Sequence[np.ndarray], inputs: Iterable[np.ndarray]) -> bool:
-    """Whether writing an output may change an input: then a kernel that fails would leave nothing to begin
-    anew from."""
+    """Whether writing an output may change an input: a kernel that fails would then leave nothing to repeat
+    the call from."""
     return any(np.may_share_memory(output, one) for one in inputs for output in outputs)
 
 
 class BroughtFirst:
-    """Bound to a device's copies of the caller's arrays: each run brings them as they are then."""
+    """Bound to copies of the caller's arrays on a device: each run copies their current values."""
 
     def __init__(self, bound: Any) -> None:
         self._bound = bound
@@ -39,7 +39,7 @@ class BroughtFirst:
 
 
 class CopiedOut:
-    """Bound to outputs of the caller's, where the kernel has its own."""
+    """Bound to the caller's outputs, when the kernel has its own."""
 
     def __init__(self, bound: Bound, outputs: Sequence[np.ndarray]) -> None:
         self._bound, self._taken = bound, outputs
@@ -57,7 +57,7 @@ class CopiedOut:
 
 
 class GivenOutputs:
-    """Bound to tensors of the caller's, which it gives back as they were given."""
+    """Bound to the caller's tensors, which it returns as given."""
 
     def __init__(self, bound: Bound, outputs: Any) -> None:
         self.bound, self._given = bound, outputs

@@ -1,5 +1,5 @@
-"""What a network predicts that the service learnt from recorded jobs: fetched, verified, kept, run beside the
-job."""
+"""Predictions by a network that the service trained on recorded jobs: fetched, verified, cached, run beside
+the job."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from opatlas.own_folder import own_folder
 
 PREDICTED = 32
 LOOK_AGAIN_S = 3600.0
-"""A service is asked for a newer network so often."""
+"""How often a service is asked for a newer network."""
 MOST_ROWS = 4096
-"""Of operators that the network does not know by name."""
+"""The most operators whose names the network does not know."""
 
 
 class Learnt:
-    """Predicts by the newest network that the service has for the caller's organisation; nothing until that
-    is here."""
+    """Predicts with the service's newest network for the caller's organisation; nothing until that is
+    here."""
 
     def __init__(self) -> None:
         self.network: OperatorNetwork | None = None
@@ -40,7 +40,7 @@ class Learnt:
         self._rows: dict[str, np.ndarray] = {}
 
     def begin(self, client: Any) -> None:
-        """``client`` fetches it, and says whom to trust."""
+        """``client`` fetches it, and knows whom to trust."""
         self._client = weakref.ref(client)
 
     def related(self, asked: Asked) -> Sequence[Any]:
@@ -69,7 +69,7 @@ class Learnt:
         return self._rows.get(asked.key)
 
     def _fetch(self, client: weakref.ref[Any]) -> None:
-        """The errand: what is kept first, then what is newer."""
+        """The background work: load the cached one first, then a newer one."""
         if (of := client()) is None:
             return
         shelf = NetworkShelf(of)
@@ -82,8 +82,8 @@ class Learnt:
 
 
 class NetworkShelf:
-    """Where a client has its network from: its folder, and the service. Whatever is not as it should be is
-    told, and there is no network."""
+    """Where a client gets its network: its folder, and the service. If anything is wrong it is logged, and
+    there is no network."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -92,7 +92,7 @@ class NetworkShelf:
         self.path: Path = client.home / "networks" / f"{service.hex() or 'none'}.json"
 
     def kept(self) -> OperatorNetwork | None:
-        """The one that was fetched last, verified again."""
+        """The network fetched last, verified again."""
         if self.client.store is None:
             return None
         try:
@@ -104,7 +104,7 @@ class NetworkShelf:
         return network
 
     def newest(self) -> OperatorNetwork | None:
-        """The service's; None where it has no other than is kept, or one that is refused, which is told."""
+        """The service's network; None if it is the cached one, or is refused, which is logged."""
         try:
             said = self.client.rest.call("GET", "/api/v1/predictor")
             size, sha256 = int(said["document"]["size_bytes"]), str(said["document"]["sha256"])

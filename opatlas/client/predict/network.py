@@ -1,10 +1,10 @@
-"""A small network that says which operators come next, from descriptions of the last that were asked for.
+"""A small network that predicts the next operators from descriptions of the last ones.
 
-Each operator is a row of numbers (:func:`features`). The network makes of it what it says of those that come
-*after* it; a candidate has a row of its own, and its score is the product of the two, summed over the last
-few operators, nearer ones counting more. Candidates are operators that the service knows: their rows lie in
-its file, an ONNX model of nothing but products and Relu, which ONNX Runtime runs where it is installed, and
-NumPy otherwise.
+Each operator is a row of numbers (:func:`features`). The network maps it to a row that describes the
+operators *after* it. A candidate has a row of its own; its score is the product of the two, summed over the
+last few operators with nearer ones counting more. Candidates are operators that the service knows; their rows
+are in its file. The file is an ONNX model of products and Relu only, run by ONNX Runtime if installed, else
+by NumPy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from opatlas.errors import LoadError
 
 FORMAT = 1
-"""Of the file and of features: another one is refused."""
+"""The format of the file and of features; any other is refused."""
 MOST_BYTES = 16 << 20
 MOST_OPERATORS, MOST_WIDTH, MOST_LAYERS = 20_000, 1024, 64
 _KEY = re.compile(r"o1:[0-9a-f]{64}")
@@ -38,8 +38,8 @@ Layer = tuple[np.ndarray, np.ndarray] | None
 
 
 def features(graph: Mapping[str, Any]) -> np.ndarray:
-    """A canonical operator's JSON as ``WIDTH`` float32 numbers: op types, dtype, sizes (logarithms, and which
-    they are), what is constant, attributes that matter."""
+    """A canonical operator's JSON as ``WIDTH`` float32 numbers: op types, dtype, sizes (logarithms, and exact
+    ones), constants, and relevant attributes."""
     row = np.zeros(WIDTH, np.float32)
     types, dtypes, rest, sizes = np.split(
         row, np.cumsum([_TYPES, _DTYPES, WIDTH - _TYPES - _DTYPES - _SIZES])
@@ -74,9 +74,9 @@ def _size_of(value: Any) -> float:
 
 @dataclass(frozen=True)
 class OperatorNetwork:
-    """One that was read: ``after`` and ``candidates`` have a row for each of ``keys``, ``decay`` a number for
-    each of the last operators, ``position`` a row for how many were asked for so far, by its logarithm.
-    ``embed`` gives rows of ``after`` for features of other operators."""
+    """A loaded network: ``after`` and ``candidates`` have a row for each of ``keys``, ``decay`` a number for
+    each of the last operators, ``position`` a row by the logarithm of how many were asked for. ``embed``
+    gives rows of ``after`` for features of other operators."""
 
     keys: tuple[str, ...]
     after: np.ndarray
@@ -88,8 +88,8 @@ class OperatorNetwork:
 
     @classmethod
     def read(cls, data: bytes, *, plain: bool = False) -> OperatorNetwork:
-        """From a file's bytes; ``plain``: by NumPy though ONNX Runtime is there. Nothing in it is trusted:
-        raises :class:`opatlas.errors.LoadError` for whatever is not exactly as it should be."""
+        """From a file's bytes; ``plain``: with NumPy although ONNX Runtime is installed. The file is not
+        trusted: raises :class:`opatlas.errors.LoadError` for anything unexpected."""
         if len(data) > MOST_BYTES:
             raise LoadError(f"the network has more than {MOST_BYTES >> 20} MiB")
         try:
@@ -103,7 +103,7 @@ class OperatorNetwork:
         return cls(keys, **tables, embed=embed or _by_numpy(layers), places=places)
 
     def likeliest(self, last: Sequence[np.ndarray], asked: int, most: int) -> list[str]:
-        """Keys of the likeliest to come next, the likeliest first. ``last``: rows of ``after``, the latest
+        """Keys of the likeliest next operators, the likeliest first. ``last``: rows of ``after``, the latest
         operator first; ``asked``: how many were asked for so far."""
         context = self.position[min(int(math.log2(1 + asked)), len(self.position) - 1)].copy()
         for weight, row in zip(self.decay, last, strict=False):
@@ -160,7 +160,7 @@ def _parsed(
 
 
 def _array(tensor: Any) -> np.ndarray:
-    """An initializer that lies in the file itself: float32, finite."""
+    """An initializer in the file itself: float32, finite."""
     shape = tuple(tensor.dims)
     if tensor.data_location or tensor.external_data or tensor.data_type != 1:
         raise LoadError("the network has a table that is not float32 in the file itself")

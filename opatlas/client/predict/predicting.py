@@ -1,4 +1,4 @@
-"""A predictor beside the job: in a thread of its own, waited for briefly or not at all."""
+"""Runs a predictor in its own thread, waited for briefly or not at all."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from opatlas.client.asking import Asked
 
 PREDICT_S = 0.05
-"""A job that has to ask the service anyway waits so long for what else to ask; who takes longer is not waited
-for again before it has ended."""
+"""How long a job that must ask the service anyway waits for a prediction. A predictor that takes longer is
+not waited for again before it has ended."""
 LAST_S = 0.25
-"""What closing may wait."""
+"""The most that closing waits."""
 MOST_WAITING = 64
 
 Predict = Callable[[Asked], list[Asked]]
@@ -31,7 +31,7 @@ class PredictionThread:
         self._late_at = float("inf")  # on the monotonic clock: when what it does now takes too long
 
     def later(self, asked: Asked, then: Then) -> bool:
-        """Have ``then`` called with what is predicted, from the thread; whether it took that on."""
+        """Have ``then`` called with the prediction, from the thread; returns whether it accepted."""
         if time.monotonic() > self._late_at or not self._is_running():
             return False
         try:
@@ -41,7 +41,7 @@ class PredictionThread:
         return True
 
     def soon(self, asked: Asked) -> Sequence[Asked]:
-        """What is predicted, within ``PREDICT_S``; nothing where it takes longer."""
+        """The prediction within ``PREDICT_S``; empty if it takes longer."""
         found: queue.SimpleQueue[list[Asked]] = queue.SimpleQueue()
         try:
             return found.get(timeout=PREDICT_S) if self.later(asked, found.put) else ()
@@ -49,7 +49,7 @@ class PredictionThread:
             return ()
 
     def stop(self) -> None:
-        """Let it end what it was told, for ``LAST_S`` at most."""
+        """Let it finish its work, for ``LAST_S`` at most."""
         if self._thread is None:
             return
         try:
@@ -60,7 +60,7 @@ class PredictionThread:
             self._thread.join(LAST_S)
 
     def _is_running(self) -> bool:
-        """Raises RuntimeError where no further thread may be had."""
+        """Raises RuntimeError if no further thread can be started."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None:

@@ -10,11 +10,9 @@ from opatlas.client.asking import Asked
 
 
 class Predictor(Protocol):
-    """Says what will be asked for after an operator. It runs in a thread beside the job.
-
-    It may have ``asks_service``: where that is true, each request for what is not cached also brings what
-    jobs asked next. And ``begin(client)``, which is called by the client that it is given to.
-    """
+    """Predicts what will be asked for after an operator. It runs in a thread beside the job. If its
+    ``asks_service`` is true, each request for uncached operators also brings what jobs asked next.
+    ``begin(client)``, if it has one, is called by its client."""
 
     def related(self, asked: Asked) -> Sequence[Any]:
         """Operators, their keys or their JSON, the likeliest first."""
@@ -31,15 +29,14 @@ class Nothing:
 
 
 class AskedNext(Nothing):
-    """What earlier jobs of the organisation asked next: the service knows it, and sends it along with each
-    answer that it has to give anyway."""
+    """What the organisation's earlier jobs asked next: the service sends it along with answers."""
 
     asks_service = True
 
 
 class RestOfModel:
-    """For a job that runs a whole model: whichever of its operators is asked for, the others come next, those
-    behind it first."""
+    """For a job that runs a whole model: whenever one of its operators is asked for, the others come next,
+    beginning with those behind it."""
 
     def __init__(self, operators: Sequence[Asked]) -> None:
         """``operators`` in the order in which the model runs them (``client.asked`` makes them)."""
@@ -48,7 +45,7 @@ class RestOfModel:
 
     @classmethod
     def of_model(cls, client: Any, model: Any, dims: Mapping[str, int] | None = None) -> RestOfModel:
-        """Of an ONNX model: its file or bytes, and the sizes of its symbolic dimensions. Imports ONNX; raises
+        """From an ONNX model: its file or bytes, and sizes of symbolic dimensions. Imports ONNX; raises
         :class:`opatlas.errors.InvalidModel`."""
         from opatlas.graph.given_model import operators_of
 
@@ -62,7 +59,7 @@ class RestOfModel:
 
 
 class Together:
-    """Several predictors as one: what each finds likeliest, in turns. One that fails says nothing."""
+    """Several predictors as one: their likeliest operators in turns. One that fails is ignored."""
 
     def __init__(self, *predictors: Predictor) -> None:
         self.predictors = predictors
@@ -81,7 +78,7 @@ class Together:
 
 
 def begin(predictor: Predictor, client: Any) -> None:
-    """Tell a predictor which client it is for, if it wants to know."""
+    """Tell a predictor its client, if it has ``begin``."""
     if (told := getattr(predictor, "begin", None)) is not None:
         told(client)
 

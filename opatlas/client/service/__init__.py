@@ -1,1 +1,1 @@
-"""How a client asks: whom, over what, with what that understands."""
+"""A client's connection to the service, or to a sidecar."""

@@ -1,8 +1,8 @@
-"""What a service understands. One from before refuses a field that came later, and names those that it has.
+"""Which request fields a service understands. An older one refuses newer fields, and names those that it has.
 
-Nobody asks it beforehand: a request is sent with all that it may have, and where that is refused for a field
-it can do without, once more without. What was learnt holds for every process of the machine, and for some
-hours: services are upgraded.
+Nobody asks beforehand. A request is sent with all its fields; if one that it can do without is refused, it is
+sent again without it. This is remembered for all processes of the machine, and for some hours, since services
+are upgraded.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 LOOKUP = "/api/v1/lookup"
 OPTIONAL: Mapping[str, tuple[str, ...]] = {LOOKUP: ("wait_for", "include", "known", "revoked_since")}
-"""By address: fields that came later, each of which a request is worth sending without. A new one is named
-here, and nowhere else. ``spend_limit`` and ``free_only`` are none of them: without one a service would charge
-each lookup, without the other it would charge at all."""
+"""By address: newer fields that a request can do without. Add new ones here and nowhere else. ``spend_limit``
+and ``free_only`` are not among them: without the first a service would charge each lookup, without the second
+it would charge at all."""
 WORDS = ("include",)
-"""Lists of words: a single one may have come later as well."""
+"""Fields that are lists of words: single words may be newer as well."""
 LEARNT_S = 4 * 3600.0
-"""What a service did not understand is tried again after so long."""
+"""After this time a refused field is tried again."""
 _UNKNOWN_FIELD = "There is no field "
 _WORD = re.compile(r"[a-z_]+")
 
 
 class ServiceCapabilities:
-    """Of one service; ``store`` is where the machine's processes keep what they learnt."""
+    """Of one service; ``store``: where the machine's processes keep what they learnt."""
 
     def __init__(self, store: EntryStore | None = None) -> None:
         self._store = store
@@ -40,11 +40,11 @@ class ServiceCapabilities:
         self._learnt_at = 0.0
 
     def takes(self, path: str, field: str) -> bool:
-        """As far as is known: until it refuses it, a service takes everything."""
+        """Whether it takes the field, as far as is known: everything until it refuses it."""
         return f"{path} {field}" not in self._unknown()
 
     def send(self, path: str, document: Any, send: Callable[[Any], T]) -> T:
-        """What ``send`` gives for the document, or for what the service understands of it."""
+        """The result of ``send`` for the document, or for the fields of it that the service understands."""
         if path not in OPTIONAL or not isinstance(document, Mapping):
             return send(document)
         while True:
@@ -82,7 +82,7 @@ class ServiceCapabilities:
 
 
 def _refused(path: str, sent: Mapping[str, Any], error: CallerError) -> frozenset[str]:
-    """What of a request a refusal says is not understood: "There is no field 'x': a lookup has job, …"."""
+    """The part of a request that a refusal names: "There is no field 'x': a lookup has job, …"."""
     where, sentence = error.where, str(error)
     if where not in OPTIONAL[path] or where not in sent:
         return frozenset()

@@ -1,6 +1,6 @@
-"""The way to the service: one request for many, which never breaks a job.
+"""Requests for lookups, many in one, which never break a job.
 
-A service that is away, or lies, is left alone for a while; an operator that it refuses is left out, and the
+A service that is down or wrong is not asked for a while. An operator that it refuses is left out, and the
 others are asked for without it.
 """
 
@@ -26,18 +26,18 @@ MOST_ASKED, MOST_BYTES = 512, 800_000
 MOST_REFUSED, MOST_REMEMBERED = 64, 4096
 """Operators that are left out one after the other before the rest is given up; and that are kept in mind."""
 MOST_WAIT_S = 30.0
-"""A service refuses to be waited for any longer."""
+"""The most that a service lets a lookup wait."""
 _PLACE = re.compile(r"(operators|related)\[(\d+)\]")
 
 
 class Unasked(Exception):
-    """Nobody was asked; says why."""
+    """No request was made; says why."""
 
 
 class ServiceDoor:
-    """Requests for lookups. ``told_until``: up to where the service has told what it revoked; ``tell`` logs
-    what goes wrong; ``strict``: raise what the service says; ``neighbours``: words of ``include`` for what is
-    known of targets that differ in sizes alone."""
+    """Requests for lookups. ``told_until``: up to where the service has reported revocations; ``tell`` logs
+    errors; ``strict``: raise the service's errors; ``neighbours``: words of ``include`` for entries of
+    targets that differ in sizes alone."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class ServiceDoor:
         wait_s: float = 0.0,
         wait_for: str = "first",
     ) -> Iterator[tuple[list[Asked], list[Asked], LookupReply]]:
-        """Reply by reply, with whom each is about; most often one. ``known`` says which artifacts' manifests
-        need not be sent. Raises :class:`Unasked`, or, where it is strict, what the service says."""
+        """Reply by reply, with the operators of each; usually one. ``known``: artifacts whose manifests need
+        not be sent. Raises :class:`Unasked`, or the service's errors if it is strict."""
         if time.monotonic() < self._quiet_until:
             raise Unasked("The service could not be asked a moment ago, and is left alone for a while.")
         for some, others in _portions(asked, related):
@@ -129,12 +129,12 @@ class ServiceDoor:
 
     @property
     def answers_related(self) -> bool:
-        """Whether the service says what it knows of related operators; those from before do not."""
+        """Whether the service answers for related operators; older ones do not."""
         takes = self.rest.capabilities.takes
         return takes(LOOKUP, "include") and takes(LOOKUP, "include related")
 
     def _unasked(self, error: Exception) -> Exception:
-        """What to raise; and nobody is asked for a while."""
+        """The exception to raise; no request is made for a while."""
         if self.strict:
             return error
         if time.monotonic() >= self._quiet_until:  # else another thread met the same
@@ -145,7 +145,7 @@ class ServiceDoor:
 
 
 def _portions(asked: Sequence[Asked], related: Sequence[Asked]) -> Iterator[tuple[list[Asked], list[Asked]]]:
-    """What fits into a request each; those asked for first."""
+    """Portions that fit into a request; operators asked for come first."""
     some: list[Asked] = []
     others: list[Asked] = []
     held = 0
@@ -160,7 +160,7 @@ def _portions(asked: Sequence[Asked], related: Sequence[Asked]) -> Iterator[tupl
 
 
 def _culprit(error: CallerError, asked: Sequence[Asked], related: Sequence[Asked]) -> Asked | None:
-    """Whom a refusal names."""
+    """The operator that a refusal names."""
     found = _PLACE.match(error.where)
     if found is None:
         return None

@@ -1,6 +1,7 @@
-"""HTTP connections whose answers end in time, however they come: byte by byte, or ``100 Continue`` for ever.
+"""HTTP connections whose answers end in time, even byte by byte or with endless ``100 Continue``.
 
-A socket's timeout bounds each read alone: whoever sends one byte now and then could keep a job for days.
+A socket's timeout bounds each read alone: a server that sends one byte now and then could keep a job for
+days.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 
 class EndingReader(io.RawIOBase):
-    """Of a socket, ``until`` a time on the monotonic clock; raises TimeoutError beyond it."""
+    """Reads a socket ``until`` a time on the monotonic clock; then raises TimeoutError."""
 
     def __init__(self, raw: io.RawIOBase, connected: socket.socket) -> None:
         self._raw, self._socket = raw, connected
@@ -77,7 +78,7 @@ class ServiceHTTPSPool(HTTPSConnectionPool):
 
 
 class EndingPoolManager(PoolManager):
-    """:class:`urllib3.PoolManager` of such connections; see :func:`end_by`."""
+    """A :class:`urllib3.PoolManager` of such connections; see :func:`end_by`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -85,7 +86,7 @@ class EndingPoolManager(PoolManager):
 
 
 def end_by(response: Any, until: float) -> None:
-    """What is left of an answer's body has to come by then. A sidecar's, which is this user's own, may take
-    as long as it is not silent."""
+    """The rest of an answer's body has to come by then. A sidecar is this user's own, and may take as long as
+    it keeps sending."""
     if (reader := getattr(response, "reader", None)) is not None:
         reader.until = until

@@ -1,5 +1,5 @@
-"""Where a user's client finds the service when neither a caller nor the environment says: in a file of their
-own, or by a sidecar that has a login."""
+"""The login of a user's client if neither caller nor environment gives one: from the user's file, or from a
+sidecar."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY = re.compile(r"[\x21-\x7e]*")
 
 
 def checked_address(url: str, key: str) -> tuple[str, str]:
-    """A service's address and a key, as they can be sent; raises :class:`opatlas.errors.CallerError`."""
+    """A service's address and key in a form that can be sent; raises :class:`opatlas.errors.CallerError`."""
     url, key = url.strip().rstrip("/"), key.strip()
     if not _URL.fullmatch(url):
         raise CallerError(f"{url!r} is no service address; it looks like http://127.0.0.1:8000.")
@@ -28,8 +28,8 @@ def checked_address(url: str, key: str) -> tuple[str, str]:
 
 
 def is_readable_on_its_way(url: str) -> bool:
-    """Whether others than one's own network may read what is sent there: plain http to a host that is neither
-    this machine nor named by a private address or a name without a dot, which no certificate is given for."""
+    """Whether strangers may read what is sent: plain http to a host other than this machine, a private
+    address or a name without a dot (which can have no certificate)."""
     import ipaddress
     from urllib.parse import urlsplit
 
@@ -47,17 +47,17 @@ def is_readable_on_its_way(url: str) -> bool:
 
 
 def service_of(url: str, key: str) -> bytes:
-    """16 bytes that stand for a service and who asks it."""
+    """16 bytes that identify a service and who asks it."""
     return digest_of([url, hashlib.sha256(key.encode()).hexdigest()])
 
 
 def card_path(socket: Path) -> Path:
-    """The file beside a sidecar's socket that says whose login it has."""
+    """The file beside a sidecar's socket that names its login."""
     return socket.with_name(socket.name + ".json")
 
 
 def service_at(socket: Path) -> bytes | None:
-    """What :func:`service_of` gives for the login of the sidecar at a socket; None where there is none."""
+    """The :func:`service_of` of the sidecar at a socket; None if there is none."""
     try:
         return bytes.fromhex(json.loads(card_path(socket).read_bytes())["service"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -70,7 +70,7 @@ def config_path() -> Path:
 
 
 def read_login() -> tuple[str, str]:
-    """The service's address and the key that ``opatlas login`` kept; empty where there is none."""
+    """The address and key of ``opatlas login``; empty if there are none."""
     import tomllib
 
     try:
@@ -83,7 +83,7 @@ def read_login() -> tuple[str, str]:
 
 
 def write_login(url: str, key: str) -> None:
-    """For this user alone (mode 0600)."""
+    """Write them for this user alone (mode 0600)."""
     path = config_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = path.with_suffix(".part")

@@ -1,7 +1,7 @@
-"""The REST calls a job makes: look operators up, fetch an implementation. No answer is remembered between
-calls; a lookup that got none keeps its name (Idempotency-Key), so that asking again is not paid again.
+"""The REST calls of a job: look operators up, fetch an implementation.
 
-Safe in threads, and in processes that are forked (:mod:`opatlas.client.service.wire`).
+Nothing is remembered between calls. A lookup without an answer keeps its Idempotency-Key, so that repeating
+it is not paid twice. Safe in threads and forked processes (:mod:`opatlas.client.service.wire`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from opatlas.load.manifest import Manifest
 
 MOST_REVOKED = 10_000
-"""Of one answer: a service tells 1,000, and the rest with the next."""
+"""Of one answer: a service sends 1,000, and the rest with the next."""
 MOST_VALUES = 2_000_000
-"""Of one answer's JSON: each takes some 100 bytes once it is read, a second for all."""
+"""Of one answer's JSON: each takes about 100 bytes when parsed; all take a second."""
 MOST_NEXT = 512
-"""Operators that a service may send along unasked."""
+"""Operators that a service may send unasked."""
 MOST_UNANSWERED = 64
 _BESIDE = ("related", "include", "known", "revoked_since")
 _PLACE = re.compile(r"operators\[(\d{1,4})\]")
@@ -51,8 +51,8 @@ class RefusedRequest(CallerError):
 
 
 class CostsSomething(OpatlasError):
-    """A lookup that takes free answers alone was not answered: the operator ``key`` costs something; with no
-    key, the service is from before it could be told so."""
+    """A lookup for free answers alone was not answered: the operator ``key`` costs something. No key: the
+    service is too old for such lookups."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"The operator {key} costs something." if key else "The service may charge for it.")
@@ -60,16 +60,14 @@ class CostsSomething(OpatlasError):
 
 
 class RestClient:
-    """The service's REST interface, call by call; :class:`opatlas.client.Client` keeps what it was told.
+    """The service's REST interface, call by call; :class:`opatlas.client.Client` keeps the answers.
 
-    ``url`` is the service's root (``http://127.0.0.1:8000``), ``key`` an API key with the scope ``lookup``,
-    ``job`` the name under which this run's processes are counted as one. The target is this machine unless
-    another is given. ``free_only``: pay for nothing (:class:`CostsSomething`). ``wire``: how requests get
-    there, shared with others, in place of ``url`` and ``key``.
-
-    After each lookup ``entry_life_s`` says how long its final hits may be used without asking again (each
-    answer's own ``expires_s`` is less while it is not final), and ``revoked`` names artifacts that must no
-    longer be used (``all_revoked``: none may); whoever keeps entries drops those.
+    ``url``: the service's root (``http://127.0.0.1:8000``); ``key``: an API key with the scope ``lookup``;
+    ``job``: the name under which this run's processes count as one. The target is this machine unless another
+    is given. ``free_only``: pay for nothing (:class:`CostsSomething`). ``wire``: a shared connection instead
+    of ``url`` and ``key``. After each lookup ``entry_life_s`` says how long final hits may be used without
+    asking again (each answer's ``expires_s`` is shorter while it is not final), and ``revoked`` names
+    artifacts that must not be used any more (``all_revoked``: none may): drop their entries.
     """
 
     def __init__(
@@ -109,7 +107,7 @@ class RestClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections of its own."""
+        """Close its own connections."""
         if not self._shared:
             self.wire.close()
 
@@ -125,10 +123,10 @@ class RestClient:
     ) -> list[Answer]:
         """Ask for the best implementations of up to 1,024 operators (or their keys), in order.
 
-        A miss is answered at once and explored in the background; ``wait_s`` (at most 30) waits until
-        the stage ``wait_for`` is reached: ``first``, ``contest`` or ``tuned``, or exploring is over.
-        ``calls`` says how often this job calls each. Raises :class:`CallerError` with the service's sentence
-        when the request is wrong, :class:`ServiceError` when the service fails.
+        A miss is answered at once and explored in the background. ``wait_s`` (at most 30) waits until the
+        stage ``wait_for`` (``first``, ``contest`` or ``tuned``) is reached, or exploring has ended.
+        ``calls``: how often this job calls each. Raises :class:`CallerError` with the service's sentence if
+        the request is wrong, :class:`ServiceError` if the service fails.
         """
         items = [
             _item(operator, None if calls is None else calls[number])
@@ -152,11 +150,10 @@ class RestClient:
     ) -> LookupReply:
         """One ``POST /api/v1/lookup``; an item is ``{"key": …}``, ``{"graph": …}`` or both, and ``calls``.
 
-        ``include``: ``manifest`` for the manifests of all that hit but those ``known``, ``related`` for what
-        is known of the related ones too, ``evidence`` for why each hit is trusted
-        (:attr:`~.answer.Answer.evidence`), ``next`` for what jobs asked next. ``revoked_since``: the last
-        reply's ``revoked_until``; 0: from the beginning. What the service is too old for is left out. Raises
-        what :meth:`lookup` does.
+        ``include``: ``manifest`` for the manifests of all hits but those ``known``, ``related`` for answers
+        to the related ones, ``evidence`` for why each hit is trusted (:attr:`~.answer.Answer.evidence`),
+        ``next`` for what jobs asked next. ``revoked_since``: the last reply's ``revoked_until``; 0: from the
+        beginning. Fields that the service is too old for are left out. Raises like :meth:`lookup`.
         """
         request: dict[str, Any] = {"target": self.target.to_json(), "operators": list(items)}
         given = {
@@ -193,8 +190,8 @@ class RestClient:
         return reply
 
     def explain(self, item: Mapping[str, Any], accepts: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """One ``POST /api/v1/explain``: why a lookup of this item (as :meth:`ask` takes them) answers what it
-        does. ``state``, ``sentence``, ``expected_s``, ``nearest`` entries with the fields that differ."""
+        """One ``POST /api/v1/explain``: why a lookup of this item (as in :meth:`ask`) gives its answer:
+        ``state``, ``sentence``, ``expected_s``, ``nearest`` entries with the fields that differ."""
         request = {"target": self.target.to_json(), "operator": dict(item)}
         if self.setting is not None:
             request["setting"] = self.setting.to_json()
@@ -206,8 +203,8 @@ class RestClient:
         return answer
 
     def search(self, text: str, limit: int) -> Mapping[str, Any]:
-        """One ``GET /api/v1/operators/``: what the service knows that is looked for, in any writing
-        (``conv 56x56 fp16``): ``count``, and of the ``results`` key, op type, summary and element type."""
+        """One ``GET /api/v1/operators/`` in any notation (``conv 56x56 fp16``): ``count``, and for each of
+        the ``results`` key, op type, summary and element type."""
         from urllib.parse import urlencode
 
         answer = self.call("GET", f"/api/v1/operators/?{urlencode({'q': text, 'limit': limit})}")
@@ -216,11 +213,9 @@ class RestClient:
         return answer
 
     def fetch(self, best: Mapping[str, Any], folder: Path) -> Manifest:
-        """Download a hit's manifest and files into ``folder``; :func:`opatlas.load.load` takes it from there.
-
-        The loader verifies every file's SHA-256 against the manifest; this only transports.
-        :func:`opatlas.client.fetch_and_load` checks everything, the signature too.
-        """
+        """Download a hit's manifest and files into ``folder``, for :func:`opatlas.load.load`. This only
+        transports: the loader verifies every file's SHA-256. :func:`opatlas.client.fetch_and_load` checks
+        everything, the signature too."""
         from opatlas.load.manifest import Manifest
 
         document = self.manifest(best["artifact"])
@@ -240,8 +235,8 @@ class RestClient:
         return document
 
     def download(self, sha256: str, manifest: Manifest, folder: Path) -> None:
-        """Put the files that an artifact's manifest names into ``folder``, side by side and unverified; what
-        a broken connection left of one is gone on with."""
+        """Put the files of an artifact's manifest into ``folder``, unverified; a partial file is
+        continued."""
         from concurrent.futures import ThreadPoolExecutor
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -271,9 +266,9 @@ class RestClient:
     def _call_named(
         self, path: str, document: dict[str, Any], timeout_s: float
     ) -> tuple[dict[str, Any], Any]:
-        """Post what may be charged: under a name of its own, which it keeps until it was answered. What is
-        asked for again is said as it was the first time, whatever came along or was told since: under one
-        name a service takes one request. Gives what was said, and the answer."""
+        """Post a request that may be charged, under its own Idempotency-Key until it is answered. A
+        repetition is byte for byte the first request, whatever came along since: a service accepts one
+        request under a key. Returns the request and the answer."""
         name, wanted = os.urandom(16).hex(), document
         if self._unanswered and document["operators"]:
             name, document = self._unanswered.pop(_essence_of(document), (name, document))
@@ -330,7 +325,7 @@ class RestClient:
         return answer
 
     def read(self, path: str, most_bytes: int) -> bytes:
-        """A file of the service's, of at most so many bytes. Raises :class:`ServiceError`."""
+        """A file of the service with at most so many bytes. Raises :class:`ServiceError`."""
         end = time.monotonic() + self.timeout_s
         response = self.wire.send("GET", path, None, {}, self.timeout_s)
         data = all_of(response, end, most_bytes)
@@ -339,7 +334,7 @@ class RestClient:
         return data
 
     def _download(self, sha256: str, name: str, path: Path) -> None:
-        """Into ``path``, by way of a part that the next try goes on with."""
+        """Download to ``path`` through a partial file that the next try continues."""
         import fcntl
 
         from opatlas.load.files import MAX_FILE_BYTES

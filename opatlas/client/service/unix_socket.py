@@ -12,8 +12,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
 SERVICE_HEADER = "Opatlas-Service"
-"""Of requests to a sidecar and of its answers: the address and key that it asks with, as 32 hexadecimal
-digits."""
+"""In requests to a sidecar and its answers: its address and key, as 32 hexadecimal digits."""
 
 
 def peer_user(connected: socket.socket) -> int:
@@ -24,8 +23,8 @@ def peer_user(connected: socket.socket) -> int:
 
 
 def _connect(made: socket.socket, path: str, timeout_s: float | None) -> None:
-    """Where as many wait already as the other end has room for, wait with them: a socket with Python's own
-    timeout never blocks, and gives up at once (EAGAIN)."""
+    """If the other end's queue is full, wait too: a socket with Python's own timeout does not block, and
+    gives up at once (EAGAIN)."""
     if timeout_s is not None:
         seconds, microseconds = divmod(max(1, int(timeout_s * 1e6)), 1_000_000)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, microseconds))

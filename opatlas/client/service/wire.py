@@ -1,8 +1,5 @@
-"""HTTP to the service: by the socket of this machine's sidecar where one has the same login, else by
-connections of this process's own.
-
-Safe in threads, and in processes that are forked: each has its own connections.
-"""
+"""HTTP to the service: through this machine's sidecar if one has the same login, else by this process's own
+connections. Safe in threads and forked processes: each process has its own connections."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("opatlas")
 
 MOST_BYTES = 64 << 20
-"""Of one answer's body; files of artifacts are read in pieces, and bounded by their manifest's loader."""
+"""Of one answer's body. Artifacts' files are read in pieces, and bounded by the loader."""
 SLOWEST_BYTES_S = 10_000
-"""A file that comes slower is given up; the next try goes on with it."""
+"""A slower file is given up; the next try continues it."""
 _PIECE = 1 << 20
 CONNECT_S = 3.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
@@ -45,9 +42,9 @@ class ServiceError(OpatlasError):
 
 
 class ServiceWire:
-    """Requests to ``url`` with an API ``key``, by ``most_connections`` at once (as many as there are
-    threads). ``sidecar`` is where a sidecar's socket may lie; it is asked where its login is the same:
-    ``service`` stands for it."""
+    """Requests to ``url`` with an API ``key``, up to ``most_connections`` at once (the number of threads).
+    ``sidecar``: the path of a sidecar's socket, used if its login is the same: ``service`` identifies
+    that."""
 
     def __init__(self, url: str, key: str, *, most_connections: int | None = None) -> None:
         self.url, self._key = checked_address(url, key)
@@ -70,8 +67,8 @@ class ServiceWire:
     def send(
         self, verb: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
     ) -> BaseHTTPResponse:
-        """The answer, its body not read yet (:func:`pieces`, :func:`all_of`). Raises :class:`ServiceError`.
-        A broken connection is tried once more: the other side may have closed what was kept open."""
+        """The answer with its body unread (:func:`pieces`, :func:`all_of`). Raises :class:`ServiceError`. A
+        broken connection is tried once more: the other side may have closed an idle one."""
         import urllib3
 
         from opatlas.client.service.ending import EndingPoolManager
@@ -101,7 +98,7 @@ class ServiceWire:
             raise ServiceError(f"The service cannot be reached: {error}.") from error
 
     def _is_beside(self) -> bool:
-        """Whether there is a sidecar that asks the same service with the same key."""
+        """Whether there is a sidecar for the same service and key."""
         if self.sidecar is None or time.monotonic() < self._away_until:
             return False
         return service_at(self.sidecar) == self.service
@@ -132,7 +129,7 @@ _warned: set[str] = set()
 
 
 def _warn_of_readers(url: str) -> None:
-    """Once in a process: the job goes on, whatever its user makes of it."""
+    """Once in a process; the job goes on."""
     if url not in _warned:
         _warned.add(url)
         if is_readable_on_its_way(url):
@@ -162,8 +159,8 @@ def _twice(
 
 
 def pieces(response: BaseHTTPResponse, end: float, slowest_bytes_s: float = math.inf) -> Iterator[bytes]:
-    """A body as it comes; where it has not ended by ``end`` (on the monotonic clock; later by what has come
-    at ``slowest_bytes_s``), that is an error."""
+    """A body as it arrives. It must have ended by ``end`` (on the monotonic clock; later by the time for what
+    has come at ``slowest_bytes_s``)."""
     import urllib3
 
     from opatlas.client.service.ending import end_by
@@ -183,8 +180,8 @@ def pieces(response: BaseHTTPResponse, end: float, slowest_bytes_s: float = math
 
 
 def all_of(response: BaseHTTPResponse, end: float, most_bytes: int = 0) -> bytes:
-    """The whole body, of ``MOST_BYTES`` unless given; raises :class:`ServiceError` for one that has no
-    end."""
+    """The whole body, of at most ``MOST_BYTES`` unless given; raises :class:`ServiceError` for an endless
+    one."""
     most_bytes, data = most_bytes or MOST_BYTES, bytearray()
     for piece in pieces(response, end):
         data += piece

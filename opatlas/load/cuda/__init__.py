@@ -1,1 +1,1 @@
-"""Kind ``cuda-module``: device code with a launch plan as data. The host's side is ours."""
+"""Kind ``cuda-module``: device code with a launch plan as data. All host code is ours."""

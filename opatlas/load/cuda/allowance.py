@@ -1,4 +1,4 @@
-"""How much of a device's memory this process's kernels may take: the driver has no such limit of its own."""
+"""Limits how much of a device's memory this process's kernels may take: the driver has no such limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _most_bytes = 0  # 0: as much as there is
 
 
 def allow(most_bytes: int) -> None:
-    """For all that is allocated from now on through the driver of :func:`capped_driver`."""
+    """Limit all allocations from now on through the driver of :func:`capped_driver`."""
     global _most_bytes
     _most_bytes = most_bytes
 
@@ -21,13 +21,13 @@ _sizes: dict[int, int] = {}
 
 
 class CappedDriver:
-    """A driver whose allocations are counted; all else is the driver's own."""
+    """A driver that counts its allocations; everything else is passed on."""
 
     def __init__(self, driver: CudaDriver) -> None:
         self._driver = driver
 
     def allocate(self, nbytes: int) -> int:
-        """Raises :class:`DeviceOutOfMemory` beyond what is allowed, as the device does when it is full."""
+        """Raises :class:`DeviceOutOfMemory` beyond the limit, like a full device."""
         used = sum(tuple(_sizes.values()))  # at once: another thread may free meanwhile
         if _most_bytes and used + nbytes > _most_bytes:
             raise DeviceOutOfMemory(

@@ -22,14 +22,14 @@ STREAM = 0  # the context's default: what PyTorch launches without a stream of i
 
 
 class _Launching(threading.local):
-    """Into which stream a thread's launches go."""
+    """The stream for a thread's launches."""
 
     stream: Any = STREAM
 
 
 class BindingsDriver(StagedCopies):
-    """On the device's primary context, which PyTorch and CuPy use as well. Any thread may call, whichever
-    context is current in it, and finds that one current afterwards."""
+    """The driver on the device's primary context, which PyTorch and CuPy use as well. Any thread may call;
+    its current context is restored afterwards."""
 
     def __init__(self, device: int) -> None:
         super().__init__()
@@ -46,8 +46,8 @@ class BindingsDriver(StagedCopies):
         return _answer(function, self._here(function, *arguments))
 
     def _here(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What it answers with the device's context current: in a thread that has called nothing of CUDA's
-        none is, in one that uses another device that one's."""
+        """Make the device's context current: a thread new to CUDA has none, and one that uses another device
+        has that one's."""
         if int(_ask(cuda.cuCtxGetCurrent)) == self._address:
             return function(*arguments)
         _ask(cuda.cuCtxPushCurrent, self._context)
@@ -57,7 +57,7 @@ class BindingsDriver(StagedCopies):
             _ask(cuda.cuCtxPopCurrent)
 
     def _give_back(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """What a device that has failed does not take back goes with the process."""
+        """Free memory; if the device has failed, it is freed with the process."""
         with suppress(DeviceFailed):
             self._ask(function, *arguments)
 
@@ -216,7 +216,7 @@ class BindingsDriver(StagedCopies):
 
 
 class Packed:
-    """Arguments as the driver wants them: an array of addresses of their values, which this keeps."""
+    """Arguments as the driver expects them: an array of addresses of values, kept alive by this object."""
 
     def __init__(self, arguments: Sequence[Scalar]) -> None:
         self._values = [np.array(argument) for argument in arguments]

@@ -1,7 +1,7 @@
 """Recipe ``cublaslt matmul``: one of the algorithms that cuBLASLt's heuristic offers for a product.
 
-Which algorithm a number means depends on the library's version, which a recipe therefore needs exactly, and
-on the device.
+The meaning of an algorithm's number depends on the device and on the library's version, so a recipe needs
+that exact version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TURN_FIRST, TURN_SECOND = 3, 4
 BATCH_COUNT, BATCH_STEP = 5, 6
 MOST_WORKSPACE, REDUCTIONS = 1, 3
 IN_COMPUTE_TYPE = 2
-"""Parts of a sum are kept in float32: in 16 bits they would be further off than sums in float32 may be."""
+"""Partial sums are kept in float32: in 16 bits errors would be larger than is allowed."""
 
 
 class Algorithm(ctypes.Structure):

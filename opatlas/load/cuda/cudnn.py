@@ -1,7 +1,7 @@
 """Recipe ``cudnn graph``: one of the plans that cuDNN's heuristics offer for an operator.
 
-By NVIDIA's own frontend, ``nvidia-cudnn-frontend``. Which plan a number means depends on both versions, which
-a recipe therefore needs exactly, and on the device.
+It uses NVIDIA's own frontend, ``nvidia-cudnn-frontend``. The meaning of a plan's number depends on the device
+and on both versions, so a recipe needs these exact versions.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MOST_PLANS = 32
 MOST_WORKSPACE_BYTES = 256 << 20
 ALIGNMENT = 256
 ROUNDING = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS")
-"""Notes of plans that round what float32 they are given."""
+"""Notes of plans that round float32 inputs."""
 _TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
 
 
 class CudnnLibrary:
-    """The library, by ``frontend``, the module ``cudnn``. ``elsewhere``: what it is told of a device that is
-    not here (``device_property`` and the like); then plans can be looked at and built, and not run."""
+    """The library, through ``frontend``, the module ``cudnn``. ``elsewhere``: properties of a device that is
+    not here (``device_property`` and the like); plans can then be listed and built, but not run."""
 
     def __init__(self, frontend: Any, elsewhere: Mapping[str, Any] | None = None) -> None:
         self._frontend = frontend
@@ -44,10 +44,9 @@ class CudnnLibrary:
         self._taken = Lock()
 
     def plan(self, graph: DnnGraph, number: int, strict: bool) -> CudnnPlan:
-        """Ready to run; may compile. Of those that are offered, the ones that should be fastest first, an
-        engine with the same knobs counts once; with ``strict`` those alone that compute float32 as float32.
-
-        Raises :class:`LoadError` where fewer are offered, or it cannot be built after all."""
+        """A plan that is ready to run; may compile. Plans are in the heuristics' order, the expected fastest
+        first; an engine with the same knobs counts once; ``strict``: only plans that compute float32 as
+        float32. Raises :class:`LoadError` if fewer are offered, or it cannot be built."""
         found = 0
         for found, build in enumerate(self.offers(graph, strict), 1):
             if found == number:
@@ -55,7 +54,7 @@ class CudnnLibrary:
         raise LoadError(f"cuDNN offers {found} plans here; this recipe wants number {number}")
 
     def offers(self, graph: DnnGraph, strict: bool) -> Iterator[Callable[[], CudnnPlan]]:
-        """What builds each of them."""
+        """Builders, one for each offered plan."""
         frontend = self._frontend
         with _refusing():
             described, tensors = self._described(graph)
@@ -88,7 +87,7 @@ class CudnnLibrary:
             return CudnnPlan(self, described, tensors, index)
 
     def _described(self, graph: DnnGraph) -> tuple[Any, Mapping[int, Any]]:
-        """The graph in the frontend's words, and the tensors that have addresses by their number."""
+        """The graph in the frontend's terms, and the tensors with addresses, by number."""
         types, single = self._frontend.data_type, self._frontend.data_type.FLOAT
         here = {"handle": self._handle} if self._elsewhere is None else self._elsewhere
         made = self._frontend.pygraph(
@@ -176,8 +175,8 @@ class CudnnPlan:
         self.workspace_bytes = int(described.get_workspace_size_plan_at_index(index))
 
     def runner(self, addresses: Mapping[int, int], workspace: int) -> Callable[[int], None]:
-        """A launch into the stream that it is given; returns at once. ``addresses`` are those of the graph's
-        tensors that are not virtual, by their number."""
+        """A launch into a given stream; returns at once. ``addresses``: those of the graph's non-virtual
+        tensors, by number."""
         told = {self._numbers[number]: address for number, address in addresses.items()}
         return partial(self._library.execute, self, told, workspace)
 
@@ -205,7 +204,7 @@ def open_library() -> CudnnLibrary:
 
 
 def frontend() -> Any:
-    """NVIDIA's, over the library that PyTorch brings; raises :class:`LoadError`."""
+    """NVIDIA's frontend, over the library that PyTorch installs; raises :class:`LoadError`."""
     shared_library("cudnn", "cuDNN")  # found by the frontend by its name once it is loaded
     try:
         return importlib.import_module("cudnn")

@@ -1,4 +1,4 @@
-"""Memory on a device: a kernel's own, or somebody else's that it reads and writes."""
+"""Memory on a device: a kernel's own, or memory of others that it reads and writes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ GUARD = 0xA5
 
 
 class DeviceBuffer:
-    """Bytes on the device, freed with this object; or somebody else's, kept alive by it. ``host`` is the
-    array that they come from or go to. ``spoilt``: what lay there before is overwritten, in the default
-    stream."""
+    """Bytes on the device: freed with this object, or somebody else's and kept alive by it. ``host``: the
+    array to copy from or to. ``spoilt``: overwrite the old content, in the default stream."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class DeviceBuffer:
     def of_resident(
         cls, driver: CudaDriver, given: Any, value: Value, name: str, alignment: int, stream: Any = None
     ) -> DeviceBuffer:
-        """As :func:`~opatlas.load.cuda.resident.resident_array`, for a kernel in this stream."""
+        """See :func:`~opatlas.load.cuda.resident.resident_array`; for a kernel in this stream."""
         found = resident_array(given, value, name, driver.number, alignment, stream)
         if found.unordered:
             driver.synchronize()  # what is still written there, in whichever stream, is there then
@@ -66,7 +65,7 @@ class DeviceBuffer:
             self.driver.fill(self.address, self.nbytes, POISON)
 
     def intact(self) -> bool:
-        """Whether its guards are as they were laid."""
+        """Whether its guard bytes are unchanged."""
         for address, size in self._guards:
             found = np.empty(size, np.uint8)
             self.driver.to_host(found, address)
@@ -91,13 +90,13 @@ def _give_back(driver: CudaDriver, address: int) -> None:
 
 
 def flat(array: np.ndarray, nbytes: int) -> np.ndarray:
-    """All ``nbytes`` that lie behind an array, the gaps between its elements too."""
+    """All ``nbytes`` of an array, with the gaps between its elements."""
     return np.lib.stride_tricks.as_strided(array, (nbytes // array.itemsize,), (array.itemsize,))
 
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """An output on the device, to be read without a copy."""
+    """An output on the device that can be read without a copy."""
 
     buffer: DeviceBuffer
     value: Value

@@ -1,7 +1,7 @@
-"""An operator as cuDNN wants to be told of it: tensors with strides, and few kinds of steps over them.
+"""An operator as a cuDNN graph: tensors with strides, and a few kinds of steps over them. PURE.
 
-PURE. One step computes (a convolution, a product, a norm, attention); pointwise steps may follow.
-What lies between two steps is virtual: float32, never written.
+One step computes (a convolution, a product, a norm, attention); pointwise steps may follow. Tensors between
+steps are virtual: float32, never written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class DnnTensor:
-    """``input``, ``output``: which of the operator's it is; ``constant``: this one number; else virtual."""
+    """``input``, ``output``: the operator's; ``constant``: one number; otherwise virtual."""
 
     dtype: str
     shape: Shape
@@ -38,7 +38,8 @@ class DnnTensor:
 
 @dataclass(frozen=True)
 class DnnStep:
-    """``tensors`` are numbers of the graph's, by their part; ``numbers`` what the kind has to be told."""
+    """``tensors``: numbers of the graph's tensors, by their part; ``numbers``: attributes of this kind of
+    step."""
 
     kind: str
     tensors: Mapping[str, int]
@@ -47,9 +48,9 @@ class DnnStep:
 
 @dataclass(frozen=True)
 class DnnGraph:
-    """``channels_last``: so the results lie where the operator does not say how, as what is read does.
-    ``rounds``: of float32 there are plans alone that round what is multiplied to TF32; ``plain``: nothing
-    follows the head but, after a convolution with a bias, one activation."""
+    """``channels_last``: where the operator does not say, results are laid out like the inputs. ``rounds``:
+    for float32 only plans exist that round operands to TF32; ``plain``: nothing follows the head but, after a
+    convolution with a bias, one activation."""
 
     tensors: tuple[DnnTensor, ...]
     steps: tuple[DnnStep, ...]
@@ -59,12 +60,12 @@ class DnnGraph:
 
     @property
     def dtype(self) -> str:
-        """Of what is read."""
+        """The inputs' type."""
         return next(one.dtype for one in self.tensors if one.input is not None)
 
 
 def graph_of(operator: Operator) -> DnnGraph:
-    """Raises :class:`LoadError` with the reason where it is none that is asked of cuDNN."""
+    """Raises :class:`LoadError` with the reason if the operator is none that cuDNN is asked for."""
     heads = [node for node in operator.nodes if node.op in _HEADS]
     foreign = [node.op for node in operator.nodes if node.domain or node.op not in (*_HEADS, *POINTWISE)]
     if foreign or len(heads) != 1:
@@ -93,7 +94,7 @@ def graph_of(operator: Operator) -> DnnGraph:
 
 
 def results_of(operator: Operator, graph: DnnGraph) -> tuple[Value, ...]:
-    """The operator's outputs, with the strides by which the graph writes them."""
+    """The operator's outputs with the strides that the graph writes."""
     if not graph.channels_last:
         return operator.output_values
     return tuple(
@@ -106,15 +107,15 @@ def results_of(operator: Operator, graph: DnnGraph) -> tuple[Value, ...]:
 
 
 def _ends_plainly(operator: Operator, building: _Building) -> bool:
-    """With nothing after its head; after a convolution with a bias one activation."""
+    """Whether nothing follows its head but, after a convolution with a bias, one activation."""
     left = building.left
     biased = building.steps[0].kind == "convolution" and len(building.steps) > 1
     return not left or (biased and len(left) == 1 and _ends_convolution(operator, left[0]))
 
 
 def _may_have_more(building: _Building) -> bool:
-    """Any pointwise steps: products, and convolutions that write their channels last, unless each channel is
-    convolved by itself."""
+    """Whether any pointwise steps may follow: yes for products, and for convolutions that write channels
+    last, unless each channel is convolved by itself."""
     head = building.steps[0]
     if head.kind != "convolution":
         return head.kind == "product"
@@ -129,8 +130,8 @@ def _ends_convolution(operator: Operator, node: Node) -> bool:
 
 
 class _Building:
-    """Tensors and steps so far. ``view`` is how the head sees the tensors; all others are seen likewise;
-    ``left`` are the nodes that it has not taken; ``channels_last`` is how what is made lies."""
+    """The tensors and steps so far. ``view``: how the head sees the tensors, and all others like it;
+    ``left``: nodes that it has not taken; ``channels_last``: the layout of what is made."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
@@ -142,7 +143,7 @@ class _Building:
         self._known: dict[tuple[int, Shape, Shape], int] = {}
 
     def of(self, number: int, view: Callable[[Value], tuple[Shape, Shape]] | None = None) -> int:
-        """The tensor of an operator's value; one for each way in which it is seen."""
+        """The tensor of an operator's value, one for each way to see it."""
         value = self.operator.value(number)
         shape, strides = (view or self.view)(value)
         if self.channels_last and number >= len(self.operator.inputs) and not value.strides:
@@ -161,7 +162,7 @@ class _Building:
         return len(self.tensors) - 1
 
     def between(self, like: int) -> int:
-        """A virtual tensor that is no value of the operator, of another's shape and layout."""
+        """A virtual tensor that is no value of the operator, with another's shape and layout."""
         return self.add(DnnTensor("float32", self.tensors[like].shape, self.tensors[like].strides))
 
     def scalar(self, value: float, rank: int) -> int:
@@ -187,13 +188,13 @@ def _as_it_is(value: Value) -> tuple[Shape, Shape]:
 
 
 def _channels_last(shape: Shape) -> Shape:
-    """Strides of a dense tensor whose second dimension lies innermost."""
+    """Strides of a dense tensor whose second dimension is innermost."""
     first, *inner, channels = dense_strides((shape[0], *shape[2:], shape[1]))
     return (first, channels, *inner)
 
 
 def _lies_channels_last(value: Value) -> bool:
-    """As PyTorch has it: of two or three dimensions beside batch and channels, and not row-major as well."""
+    """As PyTorch defines it: two or three dimensions beside batch and channels, and not row-major as well."""
     if value.strides is None or len(value.shape) not in (4, 5):
         return False
     wanted = _channels_last(value.shape)
@@ -204,7 +205,7 @@ def _lies_channels_last(value: Value) -> bool:
 
 
 def _seen_as(rank: int, at: int) -> Callable[[Value], tuple[Shape, Shape]]:
-    """With dimensions of 1 put in at ``at`` until there are ``rank``; what is spread has them in front."""
+    """The tensor with dimensions of 1 inserted at ``at`` up to ``rank``; broadcast ones get them in front."""
 
     def view(value: Value) -> tuple[Shape, Shape]:
         shape, strides = _as_it_is(value)
@@ -262,7 +263,7 @@ def _convolution(building: _Building, node: Node) -> None:
 
 
 def _added(building: _Building, made: int) -> int:
-    """The tensor as large as a convolution's result that is added to it at once; -1 where there is none."""
+    """The tensor of the same size that is added to a convolution's result at once; -1 if there is none."""
     following = building.left[:1]
     if not following or following[0].op != "Add" or made in building.operator.outputs:
         return -1
@@ -305,7 +306,7 @@ def _product(building: _Building, node: Node) -> None:
 
 
 def _in_batches(value: Value, batch: Shape) -> tuple[Shape, Shape]:
-    """Three dimensions: those before the last two are one."""
+    """Three dimensions: all before the last two are merged."""
     shape = (1,) * (2 + len(batch) - len(value.shape)) + value.shape
     front, (rows, columns) = shape[:-2], shape[-2:]
     if value.strides or math.prod(front) not in (1, math.prod(batch)):

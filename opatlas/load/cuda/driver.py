@@ -1,4 +1,4 @@
-"""What is used of the CUDA driver, as one small interface, and who offers it here."""
+"""The part of the CUDA driver that is used, as one small interface, and its implementations here."""
 
 from __future__ import annotations
 
@@ -16,24 +16,22 @@ Scalar = np.generic
 
 
 class DeviceFailed(KernelFailed):
-    """What the driver reports: an illegal address, too little memory, a launch that cannot be. After most of
-    these its process can use the device no more."""
+    """An error of the driver: an illegal address, too little memory, an impossible launch. After most of
+    these the process can use the device no more."""
 
 
 class DeviceOutOfMemory(DeviceFailed, MemoryError):
-    """The device has not as much memory left as was asked for."""
+    """The device has less free memory than was asked for."""
 
 
 class CudaDriver(Protocol):
-    """One device, and one context on it. Addresses are the device's. Launches and what follows them run in
-    one stream, in order; a launch returns at once, and what went wrong in it is told by whatever waits next.
-
-    Every method may raise :class:`DeviceFailed`.
-    """
+    """One device, and one context on it. Addresses are the device's. Launches and copies run in one stream,
+    in order. A launch returns at once; the next call that waits reports its errors. Every method may raise
+    :class:`DeviceFailed`."""
 
     @property
     def number(self) -> int:
-        """Which of the visible devices it is."""
+        """Its number among the visible devices."""
         ...
 
     @property
@@ -43,37 +41,37 @@ class CudaDriver(Protocol):
 
     @property
     def version(self) -> int:
-        """The newest CUDA that the driver knows: 13000 is 13.0."""
+        """The newest CUDA that the driver supports: 13000 is 13.0."""
         ...
 
     @property
     def stream(self) -> int:
-        """What a library has to launch into now: 0 is the default; while something is captured, another."""
+        """The stream for launches of libraries: 0 is the default; during a capture, another."""
         ...
 
     def allocate(self, nbytes: int) -> int:
-        """An address, aligned to 256 bytes."""
+        """An address that is aligned to 256 bytes."""
         ...
 
     def free(self, address: int) -> None: ...
 
     def host_memory(self, nbytes: int) -> np.ndarray:
-        """Bytes on the host, page-locked where it has such to give: copies from and into it take the least
-        time. Freed with the array."""
+        """Bytes on the host, page-locked if possible, from and to which copies are fastest. Freed with the
+        array."""
         ...
 
     def to_device(self, address: int, source: np.ndarray) -> None:
-        """From C-contiguous host memory, whichever; has happened when it returns."""
+        """Copy from C-contiguous host memory; finished when it returns."""
         ...
 
     def to_host(self, target: np.ndarray, address: int) -> None:
-        """Into C-contiguous host memory, after all that was launched before."""
+        """Copy into C-contiguous host memory, after all earlier launches."""
         ...
 
     def fill(self, address: int, nbytes: int, byte: int) -> None: ...
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """From one address to another, launched as a kernel is: into :attr:`stream`."""
+        """Copy between two addresses, launched like a kernel into :attr:`stream`."""
         ...
 
     def load(self, image: bytes) -> Any:
@@ -91,58 +89,58 @@ class CudaDriver(Protocol):
         shared_bytes: int,
         arguments: Sequence[Scalar],
     ) -> Callable[[], None]:
-        """A launch with everything said: calling it launches, and nothing else. Addresses are ``uint64``."""
+        """A complete launch: calling it launches, and nothing else. Addresses are ``uint64``."""
         ...
 
     def synchronize(self) -> None:
-        """Wait for all that was launched, in whichever stream."""
+        """Wait for all launches, in every stream."""
         ...
 
     def record(self) -> Any:
-        """An event that happens when all that was launched before it has ended."""
+        """An event that happens when all earlier launches have ended."""
         ...
 
     def elapsed_us(self, first: Any, last: Any) -> float:
-        """Microseconds between two events that have happened, by the device's clock (it counts in halves of
+        """Microseconds between two events that have happened, by the device's clock (in steps of half
         one)."""
         ...
 
     def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """What ``launch`` launches, as one graph, in order; nothing of it runs. Calling what is given back
-        launches it all at once."""
+        """The launches of ``launch`` as one graph, in order; none of them runs. The returned call launches
+        them all at once."""
         ...
 
     # Streams beside that one; a stream and an event are whatever the driver calls so.
 
     def make_stream(self) -> Any:
-        """One that waits for no other, the default one neither."""
+        """A stream that waits for no other, not even the default one."""
         ...
 
     def drop_stream(self, stream: Any) -> None: ...
 
     def launch_in(self, stream: Any, launch: Callable[[], object]) -> None:
-        """What ``launch`` launches goes into this stream."""
+        """Launch what ``launch`` launches into this stream."""
         ...
 
     def copy_in(self, stream: Any, target: int | np.ndarray, source: int | np.ndarray, nbytes: int) -> None:
-        """In the stream's order. An address is the device's, an array is host memory, C-contiguous, which
-        must stay until the copy has happened."""
+        """Copy in the stream's order. An address is the device's; an array is C-contiguous host memory, which
+        must live until the copy has happened."""
         ...
 
     def record_in(self, stream: Any) -> Any:
-        """As :meth:`record`, in this stream."""
+        """Like :meth:`record`, in this stream."""
         ...
 
     def wait_in(self, stream: Any, event: Any) -> None:
-        """What is launched into the stream from now on begins after the event."""
+        """Later launches into the stream begin after the event."""
         ...
 
     def has_happened(self, event: Any) -> bool:
-        """Without waiting. Raises what went wrong before it."""
+        """Whether the event has happened; does not wait. Raises errors of earlier launches."""
         ...
 
     def between_us(self, first: Any, last: Any) -> float:
-        """As :meth:`elapsed_us`, and the events stay."""
+        """Like :meth:`elapsed_us`, but the events stay."""
         ...
 
     def drop_event(self, event: Any) -> None: ...
@@ -152,17 +150,14 @@ DRIVERS = (
     ("pycuda", "opatlas.load.cuda.pycuda_driver", "PyCudaDriver"),
     ("cuda-bindings", "opatlas.load.cuda.bindings_driver", "BindingsDriver"),
 )
-"""Distribution, module and class: the first that is installed loads and launches. All else is cuda-bindings',
-for either."""
+"""Distribution, module and class: the first installed one loads and launches. cuda-bindings does all the
+rest."""
 
 
 @cache
 def open_driver(device: int = 0) -> CudaDriver:
-    """On a device of this machine, by its number among those that are visible (``CUDA_VISIBLE_DEVICES``); one
-    for all of a process's kernels.
-
-    Raises :class:`LoadError` where there is none, or nothing that could reach it.
-    """
+    """The driver for a visible device of this machine (``CUDA_VISIBLE_DEVICES``), by number; one for all
+    kernels of a process. Raises :class:`LoadError` if there is no device, or no library to reach it."""
     why = []
     for distribution, module, name in DRIVERS:
         try:

@@ -1,7 +1,7 @@
-"""A product of row-major tensors as a library of column-major matrices wants it.
+"""A product of row-major tensors in the terms of column-major libraries. PURE.
 
-PURE. A row-major matrix is its transpose in column-major: ``y = a b`` is ``yᵀ = bᵀ aᵀ``, so the second
-operand comes first, and a matrix that is stored the other way round is said to be turned.
+A row-major matrix is its transpose in column-major: ``y = a b`` is ``yᵀ = bᵀ aᵀ``. So the second operand
+comes first, and a matrix stored the other way round is called turned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Matrix:
-    """Column-major: ``rows`` × ``columns``, a column ``step`` elements behind the last, the next of the batch
-    ``batch_step`` elements on (0: the same again). ``number`` is the operator's input, -1 its output."""
+    """Column-major: ``rows`` × ``columns``, columns ``step`` elements apart, batches ``batch_step`` elements
+    apart (0: the same one). ``number``: the operator's input, -1 for its output."""
 
     number: int
     rows: int
@@ -41,7 +41,7 @@ class MatrixProduct:
 
 
 def product_of(operator: Operator) -> MatrixProduct:
-    """Raises :class:`LoadError` with the reason where the operator is no such product."""
+    """Raises :class:`LoadError` with the reason if the operator is no such product."""
     node = operator.nodes[0]
     if len(operator.nodes) != 1 or node.domain or node.op not in ("MatMul", "Gemm"):
         raise LoadError("it is not one matrix product")

@@ -1,5 +1,4 @@
-"""Kernels on a device: their constants prepared, bound to device buffers; and modules, loaded from verified
-bytes."""
+"""Kernels on a device: constants prepared, device buffers bound, modules loaded from verified bytes."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ from opatlas.load.manifest import Manifest
 
 
 class DeviceKernel:
-    """What a kernel on a device has, whoever computes it: its constants there, and what is bound to it.
+    """The common part of all kernels on a device: its constants there, and what is bound to it.
 
-    ``guard_bytes``: so many on both sides of every buffer that is made from then on, to see who writes
-    beyond its own (:meth:`CudaBound.trespassed`). ``loads_late``: its first run brings code to the device,
-    which nothing that is captured may. ``packed_bytes`` are buffers that its preparation fills
-    from the constants; ``workspace_bytes`` are nobody's between runs. ``results``: the operator's outputs as
-    they are written, which may say strides where the operator says none.
+    ``guard_bytes``: added on both sides of every later buffer, to detect writes beyond it
+    (:meth:`CudaBound.trespassed`). ``loads_late``: its first run loads code, which a capture must not.
+    ``packed_bytes``: buffers that its preparation fills from the constants; ``workspace_bytes``: not
+    preserved between runs. ``results``: the operator's outputs as written, with strides where the operator
+    leaves them open.
     """
 
     guard_bytes = 0
@@ -50,16 +49,16 @@ class DeviceKernel:
         self._closed = False
 
     def run_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
-        """What a run launches, in order: each launches and returns."""
+        """The launches of a run, in order; each returns at once."""
         raise NotImplementedError
 
     def prepare_launches(self, tensors: LaunchTensors) -> list[Callable[[], None]]:
-        """The same of what packs the constants."""
+        """The launches that pack the constants."""
         return []
 
     def prepare(self, constants: Mapping[int, Any]) -> None:
-        """Bring the constants to the device and pack them, if the plan does. Given new constants, a kernel
-        must be bound anew."""
+        """Copy the constants to the device, and pack them if the plan does. With new constants, a kernel must
+        be bound again."""
         numbers = self.operator.constant_inputs
         check_numbers(numbers, constants)
         self._forget_constants()
@@ -73,16 +72,15 @@ class DeviceKernel:
 
     @property
     def on_device(self) -> int:
-        """Which of the visible devices it computes on."""
+        """The number of its device among the visible ones."""
         return self.driver.number
 
     def bind(
         self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: Any = None
     ) -> CudaBound:
-        """Tie the inputs. What lies on the device already (:mod:`opatlas.load.cuda.resident`) is read where
-        it is; a NumPy array is copied there, now and whenever :meth:`CudaBound.upload` says so, which is no
-        part of a run. ``outputs``: arrays on the device that runs write; else they are the binding's.
-        ``stream``: what runs are launched into, a handle of the driver's
+        """Bind the inputs. Arrays on the device (:mod:`opatlas.load.cuda.resident`) are read in place. NumPy
+        arrays are copied, now and by :meth:`CudaBound.upload`; that is no part of a run. ``outputs``: arrays
+        on the device; the binding's own unless given. ``stream``: a handle of the driver's for launches
         (``torch.cuda.current_stream().cuda_stream``); else the default one."""
         if self._constants is None:
             raise LoadError("the operator has constant inputs: call prepare before bind")
@@ -95,7 +93,7 @@ class DeviceKernel:
         return bound
 
     def fetched(self, given: Any, value: Value, name: str) -> np.ndarray:
-        """A copy on the host of what lies on the device."""
+        """A copy on the host of an array on the device."""
         copy = empty(value, self.alignment)
         there = DeviceBuffer.of_resident(self.driver, given, value, name, 1)
         if there.nbytes:
@@ -104,24 +102,24 @@ class DeviceKernel:
         return copy
 
     def memory(self, value: Value, stream: Any = None) -> DeviceArray:
-        """An array on the device for such a value, of the driver's memory."""
+        """An array on the device for such a value, in the driver's memory."""
         return DeviceArray(DeviceBuffer(self.driver, storage_bytes(value), spoilt=False), value)
 
     def resident(self, given: Any, value: Value, name: str, stream: Any = None) -> DeviceBuffer:
-        """What lies on the device, as a run takes it."""
+        """An array on the device, in the form that a run takes."""
         return DeviceBuffer.of_resident(self.driver, given, value, name, self.alignment, stream)
 
     def tensors(self, inputs: Mapping[int, DeviceBuffer], outputs: Sequence[DeviceBuffer]) -> LaunchTensors:
-        """What a run's arguments are taken from."""
+        """The tensors from which a run's arguments are taken."""
         workspace = self.buffer(self.workspace_bytes)
         return LaunchTensors({**inputs, **(self._constants or {})}, outputs, self._packed, workspace)
 
     def buffer(self, nbytes: int, host: np.ndarray | None = None) -> DeviceBuffer:
-        """Memory of its own on the device."""
+        """A new buffer on the device."""
         return DeviceBuffer(self.driver, nbytes, host, self.guard_bytes)
 
     def close(self) -> None:
-        """Free the constants and what was loaded; its bound kernels can no longer be called."""
+        """Free the constants and unload the code; its bound kernels can no longer be called."""
         if not self._closed:
             self._forget_constants()
             self._unload()
@@ -193,11 +191,9 @@ class CudaKernel(DeviceKernel):
 
 
 class CudaBound:
-    """A kernel tied to its inputs. Its outputs are on the device, its own unless they were given, and
-    overwritten by every call.
-
-    A call launches and returns; :meth:`synchronize` waits. Copies to and from the host are never part of a
-    call."""
+    """A kernel bound to its inputs. Outputs are on the device, its own unless given, and overwritten by every
+    call. A call launches and returns; :meth:`synchronize` waits. Copies to and from the host are never part
+    of a call."""
 
     def __init__(
         self,
@@ -256,12 +252,12 @@ class CudaBound:
             launch()
 
     def synchronize(self) -> None:
-        """Wait until all calls have ended. Raises :class:`~opatlas.load.cuda.driver.DeviceFailed` for what
-        went wrong in any of them."""
+        """Wait until all calls have ended. Raises :class:`~opatlas.load.cuda.driver.DeviceFailed` for errors
+        in any of them."""
         self._driver.synchronize()
 
     def device_us(self, runs: Callable[[], None]) -> float:
-        """What the device took for all that ``runs`` launches, by its own clock: microseconds. Waits."""
+        """Microseconds that the device took for all that ``runs`` launches, by its own clock. Waits."""
         first = self._driver.record()
         runs()
         last = self._driver.record()
@@ -269,10 +265,9 @@ class CudaBound:
         return self._driver.elapsed_us(first, last)
 
     def each_us(self, calls: int, evict_bytes: int, lead_in: bool) -> list[float]:
-        """What the device took for each of so many calls, by its own clock: microseconds. Before each so much
-        memory is written that is nobody's, so that its caches hold nothing else; with ``lead_in`` the call
-        runs once after that, not timed. Launches wait behind the writing: no time of the host's is among it.
-        Waits."""
+        """Microseconds that the device took for each of so many calls, by its own clock. Before each call so
+        much unrelated memory is written, to empty its caches; with ``lead_in`` the call then runs once
+        untimed. Launches wait behind the writing, so host time is not included. Waits."""
         room = DeviceBuffer(self._driver, evict_bytes)
         marks = []
         for _ in range(calls):
@@ -286,31 +281,31 @@ class CudaBound:
         return [self._driver.elapsed_us(*pair) for pair in marks]
 
     def upload(self) -> None:
-        """Bring the inputs that were given as NumPy arrays to the device again, as they are now."""
+        """Copy the inputs that were given as NumPy arrays to the device again, with their current values."""
         self._wait_for_own_stream()
         for buffer in self._inputs.values():
             buffer.upload()
 
     def outputs(self) -> Sequence[Any]:
-        """Outputs of the latest call as NumPy arrays, which the next ``outputs`` overwrites; those that were
-        given as they are."""
+        """The latest outputs as NumPy arrays, which the next ``outputs`` overwrites; given outputs as they
+        are."""
         if self._given is not None:
             return self._given
         self._wait_for_own_stream()
         return [buffer.download() for buffer in self._outputs]
 
     def _wait_for_own_stream(self) -> None:
-        """Copies are the default stream's, and wait for no other."""
+        """Copies are in the default stream, which waits for no other."""
         if self._stream is not None:
             self._driver.synchronize()
 
     def device_outputs(self) -> Sequence[DeviceArray]:
-        """The same where they lie, for ``torch.as_tensor`` and its like; wait for the call yourself."""
+        """The outputs on the device, for ``torch.as_tensor`` and the like; the caller waits for the call."""
         return [DeviceArray(buffer, value) for buffer, value in zip(self._outputs, self._values, strict=True)]
 
     def fresh_outputs(self, make: Callable[[Value], Any]) -> list[Any]:
-        """Copies of the same, the caller's own, in memory on the device that ``make`` gives for each.
-        Launched as a call is."""
+        """Copies of the outputs for the caller, in device memory that ``make`` gives for each. Launched like
+        a call."""
         made = [make(value) for value in self._values]
         sources = [buffer for buffer in self._outputs if buffer.nbytes]
         targets = [one for one in self._residents(self._kernel, made) if one.nbytes]
@@ -323,26 +318,26 @@ class CudaBound:
         return made
 
     def poison(self) -> None:
-        """Spoil the outputs, and the workspace too: it is nobody's between runs."""
+        """Overwrite the outputs and the workspace with bad values: neither may be relied on between runs."""
         for buffer in (*self._outputs, self._tensors.workspace):
             buffer.spoil()
 
     def fetch_inputs(self) -> None:
-        """Read the inputs back into the NumPy arrays that were given: what the runs left of them."""
+        """Read the inputs back into the given NumPy arrays, with whatever the runs left in them."""
         for buffer in self._inputs.values():
             buffer.download()
 
     def send_outputs(self) -> None:
-        """Write what :meth:`outputs` gave, and its reader changed, to the device."""
+        """Copy the arrays of :meth:`outputs`, as changed by the caller, to the device."""
         for buffer in self._outputs:
             buffer.upload()
 
     def trespassed(self) -> bool:
-        """Whether anything was written beside the buffers (``CudaKernel.guard_bytes``)."""
+        """Whether anything was written outside the buffers (``CudaKernel.guard_bytes``)."""
         return not self._tensors.intact()
 
     def unbind(self) -> None:
-        """From now on a call raises instead of launching what was unloaded."""
+        """From now on a call raises instead of launching unloaded code."""
         self._launches = [_closed]
 
 
@@ -352,7 +347,7 @@ def _closed() -> None:
 
 @dataclass(frozen=True)
 class LaunchTensors:
-    """What arguments of launches name."""
+    """The tensors that arguments of launches name."""
 
     inputs: Mapping[int, DeviceBuffer]
     outputs: Sequence[DeviceBuffer]
@@ -365,7 +360,7 @@ class LaunchTensors:
         return all(buffer.intact() for buffer in every)
 
     def argument(self, argument: LaunchArgument) -> np.generic:
-        """As its bytes are handed over."""
+        """An argument's bytes."""
         if not argument.is_address:
             return np.dtype(argument.what).type(argument.value)
         number = int(argument.value)

@@ -8,8 +8,8 @@ from opatlas.errors import LoadError, first_line
 
 
 def shared_library(name: str, title: str) -> ctypes.CDLL:
-    """Where PyTorch brings it, or the linker finds it. ``name`` as ``cuda-pathfinder`` has it, ``title`` as
-    people write it. Raises :class:`LoadError`."""
+    """The library that PyTorch installs, or that the linker finds. ``name``: as in ``cuda-pathfinder``;
+    ``title``: for people. Raises :class:`LoadError`."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 

@@ -1,7 +1,7 @@
 """The launch plan: which functions of a module run, on which grids, with which arguments.
 
-Device code alone is what others write; everything that the host does is read from this plan, as data, so
-that a launch is timed by us and nothing of the author's runs on the host.
+Authors write device code alone. The host follows this plan, as data: so we time each launch, and none of the
+author's code runs on the host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opatlas.load.files import check_name
 MAX_LAUNCHES = 64
 MAX_ARGUMENTS = 128
 MAX_BYTES = 1 << 38
-"""Of a workspace or a packed buffer: more than any device has is a mistake."""
+"""The most for a workspace or packed buffer: more than any device has is a mistake."""
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
@@ -53,9 +53,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """``module`` names the manifest's file: a cubin for ``arch``, or PTX for it and what came later.
-    ``driver`` is the least CUDA version that its driver must know (12080 is 12.8). ``packed_bytes`` are
-    buffers that ``prepare`` fills from the constants, once; the workspace is nobody's between runs."""
+    """``module``: the manifest's file, a cubin for ``arch`` or PTX for it and later ones. ``driver``: the
+    least CUDA version of its driver (12080 is 12.8). ``packed_bytes``: buffers that ``prepare`` fills from
+    the constants, once. The workspace is not preserved between runs."""
 
     module: str
     arch: str
@@ -102,7 +102,7 @@ class LaunchPlan:
         return made
 
     def to_json(self) -> dict[str, Any]:
-        """What :meth:`from_json` reads."""
+        """The document for :meth:`from_json`."""
         return {
             "module": self.module,
             "arch": self.arch,

@@ -1,4 +1,4 @@
-"""The CUDA driver, with modules loaded and launched by PyCUDA; what PyCUDA has not is cuda-bindings'."""
+"""The CUDA driver with modules loaded and launched by PyCUDA; cuda-bindings does what PyCUDA lacks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from opatlas.load.cuda.driver import DeviceFailed, Scalar
 
 
 class PyCudaDriver(BindingsDriver):
-    """On the same context. PyCUDA 2026.1 has no graphs, and no streams but its own: what is launched into
-    another is launched by cuda-bindings, of a module of its own.
+    """On the same context.
 
-    PyCUDA has a stack of contexts for each thread, and ends a process one of whose threads ends with
-    something on its stack: so the context is pushed for each call, and popped after it.
+    PyCUDA 2026.1 has no graphs, and only its own streams: launches into others go through cuda-bindings, with
+    a module of its own. PyCUDA keeps a stack of contexts for each thread, and ends the process if a thread
+    ends with something on it. So the context is pushed for each call and popped after it.
     """
 
     def __init__(self, device: int) -> None:

@@ -1,4 +1,4 @@
-"""Arrays that lie on a device, read where they are: by DLPack, else by ``__cuda_array_interface__``.
+"""Arrays on a device, read in place: by DLPack, else by ``__cuda_array_interface__``.
 
 PyTorch, CuPy and JAX have the first, Numba and PyCUDA the second.
 """
@@ -29,9 +29,8 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class ResidentArray:
-    """``strides`` in bytes; ``device``: its number among those that are visible, None where its owner does
-    not say. ``unordered``: its owner may still be writing it, which nobody's stream waits for. Keeps the
-    memory."""
+    """``strides`` in bytes; ``device``: its number among the visible ones, None if unknown. ``unordered``:
+    its owner may still be writing it, and no stream waits for that. Keeps the memory alive."""
 
     address: int
     dtype: np.dtype
@@ -57,11 +56,9 @@ def is_resident(given: Any) -> bool:
 def resident_array(
     given: Any, value: Value, name: str, device: int, alignment: int = 1, stream: int | None = None
 ) -> ResidentArray:
-    """What is given, read in place by ``stream`` (None: the default one) of that ``device``.
-
-    Raises :class:`LoadError` unless it is exactly what the operator states, lies there, and begins at a
-    multiple of ``alignment`` bytes.
-    """
+    """The array, to be read in place by ``stream`` (None: the default one) of that ``device``. Raises
+    :class:`LoadError` unless it is exactly what the operator states, on that device, at a multiple of
+    ``alignment`` bytes."""
     if not is_resident(given):
         raise LoadError(f"{name} is neither a NumPy array nor one on the device: {type(given).__name__}")
     try:
@@ -116,7 +113,7 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, 
 
 
 def _by_dlpack(capsule: Any) -> ResidentArray:
-    """The capsule is kept and not taken over: with it the memory is given back."""
+    """The capsule is kept but not consumed: the memory is freed with it."""
     told = ctypes.cast(_pointer_of(capsule, b"dltensor"), ctypes.POINTER(_Tensor)).contents
     if told.device_kind not in (_CUDA, _CUDA_MANAGED):
         raise TypeError("it lies on no device of CUDA's")

@@ -1,4 +1,4 @@
-"""Page-locked host memory that copies between the host and a device go through: the loader's own, kept."""
+"""Page-locked host memory for copies between host and device, kept by the loader."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import numpy as np
 from opatlas.load.kernel import KernelFailed
 
 HALF_BYTES = 4 << 20
-"""Of each of the two that are filled and copied in turn."""
+"""Size of each of the two halves that are filled and copied in turn."""
 MOST_LOCKED_BYTES = 256 << 20
-"""What one process takes from the host, which has no other use of these pages; beyond it memory is as any."""
+"""The most that one process locks, since the host cannot use these pages otherwise; beyond it memory is
+ordinary."""
 
 Wait = Callable[[], None]
 Begin = Callable[[int, np.ndarray], Wait]
-"""Begin a copy between the device, from so many bytes on after the place that is meant, and these bytes of
-host memory. What comes back waits for its end, once."""
+"""Begin a copy between the device, at an offset in bytes, and these bytes of host memory. The returned call
+waits for its end, once."""
 
 
 class PageLocked:
-    """Host memory that the device reads and writes by itself. ``lock_pages`` gives so many bytes of it, freed
-    with the array, or raises where the host or the driver has no more."""
+    """Host memory that the device accesses directly. ``lock_pages`` gives so many bytes of it, freed with the
+    array, or raises if the host or the driver has no more."""
 
     def __init__(self, lock_pages: Callable[[int], np.ndarray]) -> None:
         self._lock_pages = lock_pages
@@ -34,7 +35,7 @@ class PageLocked:
         return sum(tuple(self._known.values()))  # at once: another thread may free meanwhile
 
     def memory(self, nbytes: int) -> np.ndarray:
-        """Bytes; ordinary memory where there are no more of these."""
+        """Bytes; ordinary memory if no more can be locked."""
         if not 0 < nbytes <= MOST_LOCKED_BYTES - self.nbytes:
             return np.empty(nbytes, np.uint8)
         try:
@@ -47,15 +48,15 @@ class PageLocked:
         return made
 
     def holds(self, flat: np.ndarray) -> bool:
-        """Whether all these bytes are such."""
+        """Whether all these bytes are page-locked."""
         first, last = flat.ctypes.data, flat.ctypes.data + flat.nbytes
         known = tuple(self._known.items())
         return any(start <= first and last <= start + nbytes for start, nbytes in known)
 
 
 class CopyHalves:
-    """Copies of any host memory through two halves of page-locked memory in turn: while one is copied, the
-    processor fills or empties the other. One copy at a time."""
+    """Copies of any host memory through two page-locked halves: while one is copied, the CPU fills or empties
+    the other. One copy at a time."""
 
     def __init__(self, pages: PageLocked) -> None:
         self._pages = pages
@@ -109,7 +110,7 @@ def _nothing() -> None:
 
 
 class StagedCopies:
-    """What a driver has by three calls of its own: copies from and into any host memory."""
+    """A driver's copies from and into any host memory, made of three calls."""
 
     def __init__(self) -> None:
         self._pages = PageLocked(self.lock_pages)
@@ -120,7 +121,7 @@ class StagedCopies:
         raise NotImplementedError
 
     def begin_to_device(self, address: int, source: np.ndarray) -> Wait:
-        """After all that was launched before."""
+        """After all earlier launches."""
         raise NotImplementedError
 
     def begin_to_host(self, target: np.ndarray, address: int) -> Wait:
@@ -140,5 +141,5 @@ class StagedCopies:
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
-    """The very memory of a C-contiguous array."""
+    """The memory of a C-contiguous array, without a copy."""
     return array.reshape(-1).view(np.uint8)

@@ -23,7 +23,7 @@ from opatlas.load.torch.recipe import TorchBound, with_threads
 from opatlas.own_folder import own_folder
 
 COMPILED_AT_MOST = 64
-"""Recompilations before PyTorch would fall back to eager; one process may compile many operators."""
+"""The most recompilations before PyTorch would fall back to eager; a process may compile many operators."""
 
 
 def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> CompiledKernel:
@@ -93,9 +93,12 @@ class CompiledKernel:
 
 
 class DeviceCompiledKernel(CompiledKernel):
-    """The same on a device. Mode ``max-autotune`` captures launches by itself, into memory that all its
-    results share: the next call overwrites what the last one gave. So its launches are captured here, where
-    the recipe asks for graphs, and another mode is asked for."""
+    """The same on a device.
+
+    Mode ``max-autotune`` captures launches itself, into memory that all its results share, so the next call
+    would overwrite the last results. Where the recipe asks for graphs, another mode is used and the launches
+    are captured here.
+    """
 
     def bind(self, inputs: Mapping[int, Any]) -> DeviceTorchBound:
         assert self.device is not None
@@ -106,7 +109,7 @@ class DeviceCompiledKernel(CompiledKernel):
 
 
 def without_gradients(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Run as within ``torch.no_grad()``, which a user enters once for a whole model."""
+    """Run inside ``torch.no_grad()``, which a user enters once for a whole model."""
     switch, state = torch._C._set_grad_enabled, torch.is_grad_enabled
 
     def run() -> Any:
@@ -141,9 +144,8 @@ def plain_module(module: torch.nn.Module, examples: tuple[torch.Tensor, ...]) ->
 
 @contextmanager
 def compiled_into(folder: Path) -> Iterator[None]:
-    """What is compiled meanwhile is taken from a folder and kept there, so that another process of this user
-    has it in seconds. Raises :class:`LoadError` for a folder that others may write to: what lies in it is
-    run."""
+    """Read compiled code from a folder and keep new code there, so that another process of this user has it
+    in seconds. Raises :class:`LoadError` for a folder that others may write to: its content is run."""
     try:
         own_folder(folder)
     except OSError as error:
@@ -161,7 +163,7 @@ _is_ready = False
 
 
 def _ready() -> None:
-    """Settings and a folder of its own for what is compiled; once per process."""
+    """Set PyTorch up, with a folder for compiled code; once per process."""
     global _is_ready
     if _is_ready:
         return
@@ -178,8 +180,8 @@ def _ready() -> None:
 
 
 def warm() -> None:
-    """What a zygote may do once before it forks: find out what the compiler can, precompile the headers (both
-    stay in its memory and folder) and compile a little. Takes 20 s; children take 2 s instead of 15."""
+    """Prepare a zygote once before it forks: find out what the compiler can do, precompile the headers (both
+    stay in its memory and folder) and compile a little. Takes 20 s; children then take 2 s instead of 15."""
     global _is_ready
     folder = Path.cwd() / "compiled"
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Packages ``.pt2`` for a device: compiled there by AOTInductor, loaded by the exact PyTorch that did it."""
+"""Packages ``.pt2`` for a device: compiled there by AOTInductor, loaded by the exact same PyTorch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BuiltFor:
         return json.dumps(asdict(self), sort_keys=True).encode()
 
     def check(self) -> None:
-        """Raises :class:`LoadError` where this machine has no such device."""
+        """Raises :class:`LoadError` if this machine has no such device."""
         if self.device != "cuda":
             return
         if not torch.cuda.is_available():
@@ -73,7 +73,7 @@ def open_kernel(operator: Operator, content: bytes, built_for: BuiltFor) -> Devi
 
 
 class DevicePackageKernel(ComputesOnDevice):
-    """Launches on the stream that it is bound to, else on PyTorch's current one when it is called."""
+    """Launches on the stream that it is bound to, else on PyTorch's current one."""
 
     def __init__(self, operator: Operator, loader: Any, built_for: BuiltFor) -> None:
         self.operator, self.built_for = operator, built_for
@@ -101,7 +101,7 @@ class DevicePackageKernel(ComputesOnDevice):
     def bind(
         self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: int | None = None
     ) -> DeviceTorchBound:
-        """As :meth:`opatlas.load.torch.on_device.DeviceTorchKernel.bind`."""
+        """See :meth:`opatlas.load.torch.on_device.DeviceTorchKernel.bind`."""
         if not self._prepared:
             if self.operator.constant_inputs:
                 raise LoadError("the operator has constant inputs: call prepare before bind")

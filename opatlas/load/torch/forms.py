@@ -18,11 +18,8 @@ Function = Callable[..., Any]
 
 
 def reformed(site: TorchSite, form: str, keep: bool) -> Function | Kept | None:
-    """The node in another form; None where the form says nothing about its type.
-
-    Raises :class:`Unsupported` where the form is for its type but not for its shapes. ``keep`` asks for a
-    kept output where the form can have one.
-    """
+    """The node in another form; None if the form is not for its type. Raises :class:`Unsupported` if it is
+    not for its shapes. ``keep``: use a kept output if the form can."""
     build = FORMS[form].get(site.node.op)
     return None if build is None else build(site, keep)
 
@@ -112,7 +109,7 @@ def _transposed_product(site: TorchSite, keep: bool) -> Function:
 
 
 def _vector(site: TorchSite, keep: bool) -> Function:
-    """A product with one row or one column is one with a vector."""
+    """A product with one row or one column, as one with a vector."""
     a, b = site.shape(0), site.shape(1)
     shape = site.output().shape
     if len(b) == 2 and b[1] == 1 and len(a) >= 2:

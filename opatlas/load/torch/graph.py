@@ -48,20 +48,17 @@ def _widening(operator: Operator, inputs: Mapping[int, torch.Tensor]) -> torch.d
 
 
 class Kept:
-    """A step with buffers of its own: ``fresh`` makes the function of one binding, so that what one binding
-    made is never overwritten by another's call."""
+    """A step with buffers of its own: ``fresh`` makes the function for one binding, so that no binding
+    overwrites another's outputs."""
 
     def __init__(self, fresh: Callable[[], Callable[..., Any]]) -> None:
         self.fresh = fresh
 
 
 class GraphPlan:
-    """An operator's nodes as a list of steps, every attribute already looked at.
-
-    ``known`` are the constant inputs by number: what they fix (the bounds of a Clip, say) is taken from them
-    now, and they need not be given again. ``replace`` puts other callables in the place of a node's own
-    (packed weights), by node position; they take the same arguments.
-    """
+    """An operator's nodes as a list of steps, with all attributes read. ``known``: constant inputs by number;
+    what they fix (the bounds of a Clip, say) is read now, and they need not be given again. ``replace``:
+    other callables for nodes by position (packed weights, say), with the same arguments."""
 
     def __init__(
         self,
@@ -85,11 +82,11 @@ class GraphPlan:
         return self.bind(inputs)()
 
     def use_whole_call(self, function: Callable[..., Any] | Kept, takes: tuple[int, ...]) -> None:
-        """Make every output by one call in place of all steps."""
+        """Compute all outputs by one call instead of the steps."""
         self.steps = [(function, takes, self.operator.outputs)]
 
     def bind(self, inputs: Mapping[int, torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
-        """A callable without arguments that runs every step on these very tensors."""
+        """A callable without arguments that runs every step on these tensors."""
         values: list[Any] = [None] * (len(self.operator.inputs) + len(self.operator.produced) + 2)
         for number, tensor in {**self._known, **inputs}.items():
             values[number] = tensor
@@ -101,7 +98,7 @@ class GraphPlan:
 
 
 def _one_call(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[[], list[Any]]:
-    """The common case, one node with one output, without any bookkeeping."""
+    """The common case of one node with one output, without bookkeeping."""
     while arguments and arguments[-1] is None:
         arguments = arguments[:-1]
     if len(arguments) == 1:
@@ -114,8 +111,8 @@ def _one_call(function: Callable[..., Any], arguments: Sequence[Any]) -> Callabl
 
 
 def many_calls(steps: list[Step], values: list[Any], outputs: tuple[int, ...]) -> Callable[[], list[Any]]:
-    """All steps over ``values`` by number, with two more slots at the end: for None and for what is
-    dropped."""
+    """All steps over ``values`` by number, with two extra slots at the end: for None, and for dropped
+    results."""
     last_use = {number: index for index, (_, takes, _) in enumerate(steps) for number in takes}
     made = {number for _, _, makes in steps for number in makes}
     # Free an intermediate as soon as nobody needs it, as a user's own local variables would be.

@@ -1,8 +1,8 @@
-"""Nodes whose outputs are written into buffers that a binding keeps, in place of fresh memory every run.
+"""Nodes that write into buffers which a binding keeps, instead of fresh memory in every run.
 
-A fresh tensor above glibc's 32 MiB bound is mapped and faulted in page by page in every call: a ReLU over
-205 MB takes 50 ms that way and 6 ms into kept memory. Only operators whose ``out=`` form computes straight
-into the buffer are listed; PyTorch's generated ones compute elsewhere and copy.
+A fresh tensor above glibc's 32 MiB bound is faulted in page by page in every call: a ReLU over 205 MB takes
+50 ms that way, and 6 ms into kept memory. Only operators whose ``out=`` form computes directly into the
+buffer are listed; PyTorch's generated ones compute elsewhere and copy.
 """
 
 from __future__ import annotations
@@ -22,30 +22,27 @@ from opatlas.load.torch.ops.site import TorchSite, is_hard_sigmoid, plain
 from opatlas.load.torch.ops.windows import read_window
 
 Into = Callable[..., Any]
-"""A node's call with its arguments, then its buffer by keyword (a tuple of them where it makes several)."""
+"""A node's call with its arguments, then its buffer by keyword (a tuple for several)."""
 
 aten = torch.ops.aten
 
 
 def kept(site: TorchSite, plain: Callable[..., Any]) -> Kept | None:
-    """The node's call into a kept buffer; None where PyTorch has none that is worth it.
-
-    ``plain`` is the call that makes fresh tensors: it is made once, in the first run, and says how the buffer
-    is to be laid out.
-    """
+    """The node's call into a kept buffer; None if PyTorch has none that pays. ``plain``: the call that makes
+    fresh tensors; its first run decides the buffer's layout."""
     build = BUILDERS.get(site.node.op)
     into = build(site) if build else None
     return None if into is None else kept_call(plain, into)
 
 
 def kept_whole(function: Callable[..., Any]) -> Kept | None:
-    """The same for a call that stands for a small graph."""
+    """The same for a call that computes a small graph."""
     into = _WHOLE.get(function)
     return None if into is None else kept_call(function, into)
 
 
 def kept_call(plain: Callable[..., Any], into: Into) -> Kept:
-    """One binding's call: its first run makes the buffer, the others write into it."""
+    """One binding's call: the first run makes the buffer, later ones write into it."""
 
     def fresh() -> Callable[..., Any]:
         buffers: list[torch.Tensor] = []
@@ -152,7 +149,7 @@ def _concat(site: TorchSite) -> Into:
 
 
 def _gather(site: TorchSite) -> Into | None:
-    """Rows by positions that come with every run and are one dimension: a lookup without a reshape."""
+    """Rows by one dimension of positions that come with every run: a lookup without a reshape."""
     if site.content(1) is not None or len(site.shape(1)) == 0:
         return None
     axis, size = site.axis(), site.shape(0)[site.axis()]
@@ -178,7 +175,7 @@ def _cumulative_sum(site: TorchSite) -> Into | None:
 
 
 def _pad(site: TorchSite) -> Into | None:
-    """A constant around: the frame is written in every run, since the buffer is anyone's between runs."""
+    """A constant border, written in every run, since the buffer may be changed between runs."""
     value, pads = site.static(2) if site.has(2) else 0.0, site.numbers(1)
     if site.attrs["mode"] != "constant" or min(pads, default=-1) < 0:
         return None

@@ -19,12 +19,10 @@ def buffer_name(number: int) -> str:
 
 
 class OperatorModule(torch.nn.Module):
-    """Takes the runtime inputs in the operator's order; gives a tuple of outputs, laid out as stated.
-
-    ``known`` are constants whose values the module may use while it is made (the bounds of a Clip); without
-    them nothing of a constant's content gets into the graph, and :class:`Unsupported` is raised where the
-    graph depends on one.
-    """
+    """Maps the runtime inputs, in the operator's order, to a tuple of outputs in the stated layout.
+    ``known``: constants whose values the module may read while it is made (the bounds of a Clip). Without
+    them no constant's content enters the graph, and :class:`Unsupported` is raised if the graph depends on
+    one."""
 
     def __init__(
         self,
@@ -56,8 +54,8 @@ class OperatorModule(torch.nn.Module):
 def example_inputs(
     operator: Operator, numbers: Sequence[int], device: torch.device | None = None
 ) -> dict[int, torch.Tensor]:
-    """Tensors with the dtypes, shapes and strides of these inputs, on the processor or a device. Values are
-    arbitrary: zeros in strided gaps, else small numbers that are no special case of anything."""
+    """Tensors with the dtypes, shapes and strides of these inputs, on the CPU or a device. Values are
+    arbitrary: zeros in gaps, else small numbers without special cases."""
     made = {number: _example(operator.inputs[number], number) for number in numbers}
     if device is None:
         return made
@@ -65,7 +63,7 @@ def example_inputs(
 
 
 def _brought(tensor: torch.Tensor, value: Value, device: torch.device) -> torch.Tensor:
-    """On the device with the very strides: ``Tensor.to`` closes gaps."""
+    """On the device with the same strides: ``Tensor.to`` would close gaps."""
     there = torch.empty_strided(value.shape, element_strides(value), dtype=tensor.dtype, device=device)
     return there.copy_(tensor)
 

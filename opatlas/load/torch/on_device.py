@@ -1,4 +1,4 @@
-"""Eager calls on a device with memory of its own: inputs are brought there, and a call only launches."""
+"""Eager calls on a device: inputs are copied there before, and a call only launches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def open_kernel(operator: Operator, recipe: Mapping[str, Any]) -> DeviceTorchKer
 
 
 class ComputesOnDevice:
-    """What :class:`~opatlas.load.kernel.KernelOnDevice` has beside ``bind``, of a kernel of PyTorch's."""
+    """The parts of :class:`~opatlas.load.kernel.KernelOnDevice` beside ``bind``, for PyTorch's kernels."""
 
     operator: Operator
     device: torch.device
@@ -40,16 +40,16 @@ class ComputesOnDevice:
 
     @property
     def on_device(self) -> int | None:
-        """Which of the visible devices it computes on; None where the processor is the device."""
+        """Its number among the visible devices; None on the CPU."""
         return torch.cuda.current_device() if self.device.type == "cuda" else None
 
     @property
     def results(self) -> tuple[Value, ...]:
-        """Outputs as they are written."""
+        """Outputs as written."""
         return self.operator.output_values
 
     def fetched(self, given: Any, value: Value, name: str) -> np.ndarray:
-        """A copy on the host of what lies on the device."""
+        """A copy on the host of an array on the device."""
         return to_array(_there(given, value, name, self.device).to("cpu", copy=True), value.dtype)
 
     def memory(self, value: Value, stream: int | None = None) -> torch.Tensor:
@@ -58,7 +58,7 @@ class ComputesOnDevice:
 
 
 class DeviceTorchKernel(ComputesOnDevice, TorchKernel):
-    """As :class:`TorchKernel`, on a device. With ``recipe["tf32"]`` products of float32 may round their
+    """Like :class:`TorchKernel`, on a device. With ``recipe["tf32"]`` products of float32 may round their
     operands."""
 
     def __init__(self, operator: Operator, recipe: Mapping[str, Any], device: str = "") -> None:
@@ -70,9 +70,9 @@ class DeviceTorchKernel(ComputesOnDevice, TorchKernel):
     def bind(
         self, inputs: Mapping[int, Any], outputs: Sequence[Any] | None = None, *, stream: int | None = None
     ) -> DeviceTorchBound:
-        """NumPy arrays are copied to the device, now and by :meth:`DeviceTorchBound.upload`; what lies there
-        already is read where it is. Results are copied into ``outputs`` that lie there. Runs are launched
-        into ``stream``, a handle of CUDA's; else into PyTorch's current one."""
+        """NumPy arrays are copied to the device, now and by :meth:`DeviceTorchBound.upload`; arrays on the
+        device are read in place. Results are copied into ``outputs`` if given. Runs are launched into
+        ``stream``, a CUDA handle, else into PyTorch's current one."""
         plan = self.plan()
         with torch.inference_mode(), in_stream(self.device, stream):
             brought = bring(self.operator, inputs, self.device)
@@ -89,7 +89,8 @@ class DeviceTorchKernel(ComputesOnDevice, TorchKernel):
 
 
 def bring(operator: Operator, inputs: Mapping[int, Any], device: torch.device) -> dict[int, DeviceInput]:
-    """The runtime inputs there. Raises :class:`LoadError` unless they are what the operator states."""
+    """The runtime inputs on the device. Raises :class:`LoadError` unless they are what the operator
+    states."""
     numbers = operator.runtime_inputs
     check_numbers(numbers, inputs)
     return {
@@ -108,7 +109,7 @@ def bound_there(
     stream: int | None = None,
     constants: Sequence[torch.Tensor] = (),
 ) -> DeviceTorchBound:
-    """``how`` says ``tf32`` and ``graphs``: with these the launches of ``call`` are captured now."""
+    """``how`` has ``tf32`` and ``graphs``: with graphs, the launches of ``call`` are captured now."""
     tf32, graphs = bool(how.get("tf32")), bool(how.get("graphs"))
     if outputs is not None:
         call = _into(_targets(operator, outputs, device), call)
@@ -122,7 +123,7 @@ def bound_there(
 
 
 def in_stream(device: torch.device, stream: int | None) -> AbstractContextManager[Any]:
-    """What is launched within goes into this stream of CUDA's; None: into PyTorch's current one."""
+    """Launch what is inside into this CUDA stream; None: PyTorch's current one."""
     if stream is None:
         return nullcontext()
     if device.type != "cuda":
@@ -131,7 +132,7 @@ def in_stream(device: torch.device, stream: int | None) -> AbstractContextManage
 
 
 def tensor_for(value: Value, device: torch.device, stream: int | None = None) -> torch.Tensor:
-    """One that is first written in this stream: the allocator hands its memory on in that order."""
+    """A tensor that is first written in this stream: the allocator reuses its memory in that order."""
     with in_stream(device, stream):
         dtype = TORCH_TYPES[value.dtype]
         return torch.empty_strided(value.shape, element_strides(value), dtype=dtype, device=device)
@@ -158,7 +159,7 @@ def _into(targets: Sequence[torch.Tensor], call: Callable[[], list[Any]]) -> Cal
 
 
 def captured(call: Callable[[], list[Any]], device: torch.device) -> Callable[[], list[Any]]:
-    """The call's launches as one CUDA graph; its results lie where they lay."""
+    """The call's launches as one CUDA graph; results stay at their addresses."""
     if device.type != "cuda":
         raise LoadError(f"launches on {device} cannot be captured")
     aside = torch.cuda.Stream(device)
@@ -179,7 +180,7 @@ def captured(call: Callable[[], list[Any]], device: torch.device) -> Callable[[]
 
 @cache
 def _pages(kind: str) -> PageLocked:
-    """Of all copies to and from devices of this kind; of no use where the processor is the device."""
+    """The memory for all copies to and from devices of this kind; unused on the CPU."""
     return PageLocked(
         lambda nbytes: torch.empty(nbytes, dtype=torch.uint8, pin_memory=kind == "cuda").numpy()
     )
@@ -191,7 +192,7 @@ def _staging(kind: str) -> CopyHalves:
 
 
 def _begin(there: torch.Tensor, to_device: bool, start: int, part: np.ndarray) -> Wait:
-    """Copy between these bytes of the host and those of ``there`` (bytes, too) from ``start`` on."""
+    """Copy between these bytes of the host and those of ``there`` (bytes, too), from ``start`` on."""
     here, there = torch.from_numpy(part), there[start : start + part.nbytes]
     target, source = (there, here) if to_device else (here, there)
     target.copy_(source, non_blocking=True)
@@ -207,7 +208,7 @@ def _nothing() -> None:
 
 
 class DeviceInput:
-    """One input on the device, and the host's array that it is a copy of, if it is one."""
+    """One input on the device, and the host's array that it copies, if any."""
 
     def __init__(self, given: Any, value: Value, name: str, device: torch.device) -> None:
         self._host: torch.Tensor | None = None
@@ -235,7 +236,7 @@ class DeviceInput:
 
 
 def _there(given: Any, value: Value, name: str, device: torch.device) -> torch.Tensor:
-    """What lies on the device, where it lies. Raises :class:`LoadError` unless the operator says so."""
+    """An array on the device, in place. Raises :class:`LoadError` unless it is what the operator states."""
     try:
         tensor = _as_it_lies(given, device)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
@@ -262,7 +263,7 @@ def _as_it_lies(given: Any, device: torch.device) -> torch.Tensor:
 
 class DeviceTorchBound(TorchBound):
     """A call launches and returns; :meth:`synchronize` waits. Copies are never part of a call. ``kept``:
-    results lie where those of the call before lay."""
+    results are in the memory of the last call's."""
 
     def __init__(
         self,
@@ -306,7 +307,7 @@ class DeviceTorchBound(TorchBound):
             raise KernelFailed(f"PyTorch failed: {first_line(error)}") from error
 
     def device_us(self, runs: Callable[[], None]) -> float:
-        """What the device took for all that ``runs`` launches, by its own clock: microseconds. Waits."""
+        """Microseconds that the device took for all that ``runs`` launches, by its own clock. Waits."""
         mark, between_us = _marks(self._device)
         first = mark()
         runs()
@@ -315,7 +316,7 @@ class DeviceTorchBound(TorchBound):
         return between_us(first, last)
 
     def each_us(self, calls: int, evict_bytes: int, lead_in: bool) -> list[float]:
-        """As :meth:`opatlas.load.cuda.module.CudaBound.each_us`."""
+        """See :meth:`opatlas.load.cuda.module.CudaBound.each_us`."""
         room = torch.empty(evict_bytes, dtype=torch.uint8, device=self._device)
         mark, between_us = _marks(self._device)
         marks = []
@@ -339,7 +340,7 @@ class DeviceTorchBound(TorchBound):
 
     @torch.inference_mode()
     def outputs(self) -> Sequence[np.ndarray]:
-        """Outputs of the latest call, which the next ``outputs`` overwrites."""
+        """The latest outputs, which the next ``outputs`` overwrites."""
         self.synchronize()
         self._arrays = [
             to_array(self._on_host(number, tensor).copy_(tensor), value.dtype)
@@ -348,8 +349,8 @@ class DeviceTorchBound(TorchBound):
         return self._arrays
 
     def fresh_outputs(self, make: Callable[[Value], Any]) -> list[torch.Tensor]:
-        """Outputs of the latest call, the caller's own: copies where the next call would overwrite them, or
-        where they are memory of an input or a constant. Nothing is made by ``make``: calls make them."""
+        """The latest outputs, for the caller: copies if the next call would overwrite them, or if they share
+        memory with an input or constant. ``make`` is not used: calls make new tensors."""
         with in_stream(self._device, self._stream):
             return [
                 tensor.clone() if self._kept or self._is_given(tensor) else tensor
@@ -360,7 +361,7 @@ class DeviceTorchBound(TorchBound):
         return tensor.untyped_storage().data_ptr() in self._given
 
     def _on_host(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
-        """Where the output goes on the host, laid out as it is if it has no gaps."""
+        """The output's place on the host, with its layout if it has no gaps."""
         if number not in self._fetched:
             strides = torch.empty_like(tensor, device="meta").stride()
             memory = torch.from_numpy(_pages(self._device.type).memory(tensor.nbytes))
@@ -387,8 +388,8 @@ class DeviceTorchBound(TorchBound):
 
 
 def _marks(device: torch.device) -> tuple[Callable[[], Any], Callable[[Any, Any], float]]:
-    """What marks a place among the launches on a device, and what tells the microseconds between two of them
-    by the device's clock, once they have happened."""
+    """Functions that place a mark among a device's launches, and give the microseconds between two marks by
+    the device's clock, once they have happened."""
     if device.type != "cuda":
         return time.perf_counter_ns, lambda first, last: (last - first) / 1e3
 
@@ -404,9 +405,9 @@ _tf32_now: bool | None = None
 
 
 def allow_tf32(allowed: bool) -> None:
-    """Switches of the whole process, which runs kernels of several settings. What they are is not asked: that
-    takes a microsecond of each call. Sums of half types are kept in float32, as every setting has it: left
-    alone, cuBLAS may add up the parts of a product in 16 bits."""
+    """Set PyTorch's switches, which are the whole process's and may be another setting's. They are set
+    without reading them, which costs a microsecond of each call. Sums of half types stay in float32, as in
+    every setting: cuBLAS might otherwise add a product's partial sums in 16 bits."""
     global _tf32_now
     if allowed != _tf32_now:
         products = torch.backends.cuda.matmul

@@ -34,13 +34,13 @@ from opatlas.load.torch.ops.types import to_tensor
 from opatlas.load.torch.recipe import TorchBound, with_threads
 
 PACKED = "packed.json"
-"""Beside the package where weights are packed ahead: how."""
+"""A file beside the package that says how weights are packed ahead."""
 
 _MODEL = "/data/aotinductor/model/"
 
 
 def open_kernel(manifest: Manifest, files: Mapping[str, bytes]) -> PackageKernel | DevicePackageKernel:
-    """The kernel in the manifest's one ``.pt2`` file; :class:`LoadError` for one that is broken."""
+    """The kernel in the manifest's one ``.pt2`` file; :class:`LoadError` for a broken one."""
     operator = Operator.from_json(manifest.operator)
     [(name, content)] = [item for item in files.items() if item[0].endswith(".pt2")]
     if BUILT_FOR in files:
@@ -63,7 +63,7 @@ class Packing:
     blocks: tuple[int, int, int]  # blocks, rows, columns of a block
 
     def pack(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The packed weight; :class:`LoadError` where the description does not fit the weight."""
+        """The packed weight; :class:`LoadError` if the description does not fit the weight."""
         if self.buffer not in tensors:
             raise LoadError(f"the package packs {self.buffer}, which is no constant of the operator")
         count, rows, width = self.blocks
@@ -76,7 +76,7 @@ class Packing:
 
 
 def read_packed(content: bytes) -> dict[str, Packing]:
-    """The packings that a package's description states, by the model's name of the constant."""
+    """The packings of a package's description, by the model's name of the constant."""
     try:
         document = json.loads(content)
         return {str(name): _packing(entry) for name, entry in document.items()}
@@ -97,7 +97,7 @@ def _packing(entry: Mapping[str, Any]) -> Packing:
 
 
 class PackageKernel:
-    """A model of AOTInductor. Constants are handed over at :meth:`prepare`: none is inside the package."""
+    """A model of AOTInductor. Constants are given at :meth:`prepare`: none is inside the package."""
 
     def __init__(
         self, operator: Operator, runner: Any, threads: int, packed: Mapping[str, Packing] | None = None

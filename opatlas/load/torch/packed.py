@@ -90,7 +90,7 @@ def _product_parts(site: TorchSite) -> tuple[bool, bool, bool, float, float]:
 
 
 def _finish(site: TorchSite, product: Callable[..., torch.Tensor]) -> Function:
-    """What is left of a Gemm after the product: alpha, and a C that could not be its bias."""
+    """The rest of a Gemm after the product: alpha, and a C that could not be its bias."""
     turn_a, _, bias, alpha, beta = _product_parts(site)
     bias = bias or site.node.op == "MatMul"  # what a MatMul's call is given is the bias fused into it
 
@@ -107,7 +107,7 @@ def _finish(site: TorchSite, product: Callable[..., torch.Tensor]) -> Function:
 
 
 def _rows(site: TorchSite) -> int:
-    """How many rows the product has: leading dimensions together."""
+    """The number of rows of the product: leading dimensions together."""
     return math.prod(site.output().shape[:-1])
 
 

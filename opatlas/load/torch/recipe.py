@@ -48,7 +48,7 @@ class TorchKernel:
             self._plan = self._build(known)
 
     def plan(self) -> GraphPlan:
-        """What is bound; made now where there is nothing to prepare."""
+        """The plan to bind; made now if there is nothing to prepare."""
         if self._plan is None:
             if self.operator.constant_inputs:
                 raise LoadError("the operator has constant inputs: call prepare before bind")
@@ -60,7 +60,7 @@ class TorchKernel:
         return to_tensor(array).clone()
 
     def _where(self) -> AbstractContextManager[Any]:
-        """Where tensors that the calls make for themselves are made."""
+        """The device for tensors that the calls make themselves."""
         return nullcontext()
 
     def _build(self, known: Mapping[int, torch.Tensor]) -> GraphPlan:
@@ -110,7 +110,7 @@ class TorchBound:
             raise KernelFailed(f"PyTorch failed: {first_line(error)}") from error
 
     def _first_call(self) -> list[Any]:
-        """See in which layout PyTorch leaves the outputs; from then on calls turn only what needs it."""
+        """See in which layout PyTorch leaves the outputs; later calls convert only what needs it."""
         first = self._plain_call()
         fixes = _layout_fixes(self._operator, first, self._keep)
         self._call = _fixed(self._plain_call, fixes) if fixes else self._plain_call
@@ -141,10 +141,8 @@ Fix = Callable[[torch.Tensor], torch.Tensor]
 
 
 def _layout_fixes(operator: Operator, outputs: Sequence[torch.Tensor], keep: bool) -> dict[int, Fix]:
-    """What makes outputs leave in the layout that the operator states, where PyTorch's own is another.
-
-    Where an activation arrives strided and nothing is said about the output, PyTorch's own layout stands.
-    """
+    """Conversions to the stated layout of outputs, where PyTorch's own differs. If an activation is strided
+    and the output's layout is not stated, PyTorch's own stands."""
     strided = any(operator.inputs[number].strides is not None for number in operator.runtime_inputs)
     fixes = {}
     for index, (tensor, value) in enumerate(zip(outputs, operator.output_values, strict=True)):

@@ -1,4 +1,5 @@
-"""What a torch recipe's call and parameters do to an operator's plan: forms, layouts, weights, buffers."""
+"""The effect of a torch recipe's call and parameters on an operator's plan: forms, layouts, weights,
+buffers."""
 
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ from opatlas.load.torch.patterns import whole_call
 CHANNELS_LAST = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization", "Resize")
 )
-"""Nodes whose activation is turned to channels-last (4 and 5 dimensions only)."""
+"""Nodes whose activation is converted to channels-last (4 and 5 dimensions only)."""
 
 Known = dict[int, torch.Tensor]
 Function = Callable[..., Any]
 
 
 def plan(operator: Operator, known: Mapping[int, torch.Tensor], recipe: Mapping[str, Any]) -> GraphPlan:
-    """The operator's plan with the recipe's calls, layout, weights and buffers. To be called in inference
-    mode. Raises :class:`Unsupported` where the recipe asks for what the operator cannot have."""
+    """The operator's plan with the recipe's calls, layout, weights and buffers; call it in inference mode.
+    Raises :class:`Unsupported` if the operator cannot have what the recipe asks for."""
     kept: Known = dict(known)
     replace: dict[int, Any] = {}
     endings: dict[int, Ending] = {}
@@ -76,8 +77,8 @@ def _reform(operator: Operator, kept: Known, replace: dict[int, Any], form: str,
 
 
 def _keep_outputs(operator: Operator, kept: Known, made: GraphPlan, replace: Mapping[int, Any]) -> None:
-    """Every step that can writes into a kept buffer; what moves no data stays as it is (its result is copied
-    into a kept buffer where it leaves, see :mod:`opatlas.load.torch.recipe`)."""
+    """Each step that can writes into a kept buffer. Steps that move no data stay as they are: an output among
+    them is copied into a kept buffer (:mod:`opatlas.load.torch.recipe`)."""
     for position, (function, takes, makes) in enumerate(made.steps):
         if position in replace:
             continue
@@ -87,7 +88,7 @@ def _keep_outputs(operator: Operator, kept: Known, made: GraphPlan, replace: Map
 
 
 def _fuse(operator: Operator, made: GraphPlan, endings: Mapping[int, Ending]) -> None:
-    """One step in the place of each product and what follows it, where the last of them stood."""
+    """One step instead of each product and the nodes after it, at the place of the last."""
     steps: list[Any] = list(made.steps)
     for position, end in endings.items():
         function, takes, _ = steps[position]
@@ -101,7 +102,7 @@ def _fuse(operator: Operator, made: GraphPlan, endings: Mapping[int, Ending]) ->
 
 
 def _forget_packed(operator: Operator, kept: Known, replace: Mapping[int, Any]) -> None:
-    """Drop weights that live on in packed form only, so that they do not take memory twice."""
+    """Drop weights that are kept in packed form, so that they do not take memory twice."""
     packed = {
         operator.nodes[position].inputs[1]
         for position in replace
@@ -126,7 +127,7 @@ def _store_transposed(site: TorchSite, kept: Known) -> None:
 
 
 def _turn_to_channels_last(operator: Operator, kept: Known, replace: dict[int, Any]) -> None:
-    """Constant weights once, now; activations in every run, where they do not lie so already."""
+    """Convert constant weights once, now; activations in every run, unless they already are."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     plain = GraphPlan(operator, kept, replace=replace)
     for position, node in enumerate(operator.nodes):

@@ -1,4 +1,4 @@
-"""Convolutions of one, two and three dimensions, plain and written down in other ways; their transposes."""
+"""Convolutions of one, two and three dimensions, in several forms; their transposes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _conv(site: TorchSite) -> Built:
 
 
 def _channels_last(site: TorchSite) -> Built:
-    """The same with the channels innermost, turned there and back inside the program."""
+    """The same with the channels innermost, converted there and back inside the program."""
     window, groups = _window_of(site), site.attrs["group"]
     spatial = len(window.kernel)
     axes = _SPATIAL[-spatial:]

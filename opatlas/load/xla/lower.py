@@ -29,7 +29,7 @@ def import_families() -> None:
 
 
 def arguments(operator: Operator) -> list[jax.ShapeDtypeStruct]:
-    """What the function takes: the tensor inputs in order, as they are stored."""
+    """The function's arguments: the tensor inputs in order, as stored."""
     values = [operator.inputs[number] for number in operator.tensor_inputs]
     return [
         jax.ShapeDtypeStruct(storage_of(value).shape, jnp.dtype(carrier(value.dtype))) for value in values
@@ -37,7 +37,8 @@ def arguments(operator: Operator) -> list[jax.ShapeDtypeStruct]:
 
 
 def lowered(operator: Operator, variant: str) -> Callable[..., list[jax.Array]]:
-    """The function; raises :class:`Unsupported` for what the table cannot say. Needs 64-bit types enabled."""
+    """The function; raises :class:`Unsupported` for what the table cannot express. Needs 64-bit types
+    enabled."""
     steps = [(node, _build(operator, node, variant)) for node in operator.nodes]
 
     def run(*stored: jax.Array) -> list[jax.Array]:
@@ -70,7 +71,7 @@ def _build(operator: Operator, node: Node, variant: str) -> Callable[..., Any]:
 
 
 def _logical(array: jax.Array, value: Value) -> jax.Array:
-    """The value itself, from how it is stored."""
+    """The value, from its stored form."""
     storage = storage_of(value)
     if value.dtype in EXTENSION_TYPES:
         array = lax.bitcast_convert_type(array, jnp.dtype(value.dtype))
@@ -80,7 +81,7 @@ def _logical(array: jax.Array, value: Value) -> jax.Array:
 
 
 def _cut(span: jax.Array, storage: Storage, shape: Sequence[int]) -> jax.Array:
-    """The nested cut that a strided value is of its span."""
+    """The nested cut of its span that a strided value is."""
     strides = [stride for _, _, stride in storage.pitches]
     if not strides:
         return jnp.broadcast_to(span.reshape((1,) * len(shape)), shape)
@@ -98,7 +99,7 @@ def _cut(span: jax.Array, storage: Storage, shape: Sequence[int]) -> jax.Array:
 
 
 def _exact(result: Any, value: Value) -> jax.Array:
-    """The result in the type and shape that ONNX gives it."""
+    """The result in ONNX's type and shape."""
     made = jnp.asarray(result)
     made = made if made.dtype == jnp.dtype(value.dtype) else made.astype(value.dtype)
     return made if made.shape == value.shape else jnp.reshape(made, value.shape)

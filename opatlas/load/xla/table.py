@@ -24,11 +24,11 @@ VARIANTS: dict[str, str] = {
     "product": "as a product",
     "shifted": "as one slice for each element of the window",
 }
-"""How convolutions and pools may be written down, with the words for people."""
+"""The forms of convolutions and pools, with their labels."""
 
 
 def missing(operator: Operator) -> str | None:
-    """Why the lowering cannot express the operator; None where nothing is known against it."""
+    """Why the lowering cannot express the operator; None if nothing is known against it."""
     for node in operator.nodes:
         if node.domain not in ("", "ai.onnx") or node.op not in FAMILY_OF:
             return f"the XLA lowering has no {node.domain + '.' if node.domain else ''}{node.op}"
@@ -43,7 +43,7 @@ def missing(operator: Operator) -> str | None:
 
 
 def variants(operator: Operator) -> list[str]:
-    """The ways in which the operator's convolutions and pools may be written down, best first."""
+    """The forms that the operator's convolutions and pools may have, best first."""
     found: list[str] = []
     for node in operator.nodes:
         found += [variant for variant in _variants(operator, node) if variant not in found]

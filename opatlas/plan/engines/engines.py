@@ -1,8 +1,8 @@
-"""Engines that several models of a process share: a thread each, placed by expected waiting time.
+"""Engines that several models of a process share: one thread each, chosen by expected waiting time.
 
-A model's run is steps, of which each names those that it needs. What needs nothing more is placed into the
-queue of an engine (:mod:`opatlas.placement.queues`), so that models take turns step by step, and steps of one
-model that need nothing of each other may run beside each other.
+A model's run consists of steps, each of which names the steps that it needs. A step that needs nothing more
+is queued at an engine (:mod:`opatlas.placement.queues`). So models take turns step by step, and independent
+steps of one model may run at the same time.
 """
 
 from __future__ import annotations
@@ -19,37 +19,33 @@ from opatlas.plan.engines.steps import DeadlinePassed, EngineStep, EngineWait
 from opatlas.streams.timeline import Timeline, TimelineBox, TimelineWait, bounded
 
 MOST_HEAD_START_S = 0.1
-"""Of whatever lets a step go before others (a priority, a deadline, having had less): beyond it nobody is
-overtaken any more, so nobody starves."""
+"""The most by which a step may overtake others (for a priority, a deadline, or a small share so far). So no
+step starves."""
 MOST_ENGINES = 16
-"""As many as there are thread pools beside everybody's (``pool.c``)."""
+"""The number of thread pools beside the shared one (``pool.c``)."""
 KEPT_WAITS = 10_000
-"""Steps of which it is kept how long they waited."""
+"""For how many steps the waiting time is kept."""
 
 
 class EngineShare(ModelShare):
-    """A model's part of the engines, and how its steps get there."""
+    """A model's share of the engines, through which its steps are placed."""
 
     def __init__(self, engines: Engines, model: str, priority_s: float) -> None:
         super().__init__(model, priority_s)
         self.engines = engines
 
     def run(self, steps: Sequence[EngineStep], deadline_s: float = math.inf) -> None:
-        """All of these, and wait for the last. ``deadline_s``: from now on.
-
-        Raises what a step raised; :class:`DeadlinePassed`; :class:`EngineStalled` where a step does not end;
-        :class:`opatlas.placement.queues.NoEngine` where no engine is left to go on with.
-        """
+        """Run these steps, and wait for the last. ``deadline_s``: from now. Raises what a step raised;
+        :class:`DeadlinePassed`; :class:`EngineStalled` if a step does not end;
+        :class:`opatlas.placement.queues.NoEngine` if no engine is left."""
         self.engines.carry_out(self, steps, deadline_s)
 
 
 class Engines:
-    """So many ``engines``: threads that run what models give them, each with ``threads`` for its kernels.
-    ``enter`` is called in each before its first step, with its number; one in which it fails is none.
-
-    A priority, a deadline that is near and having had less than others let a step go before what was placed
-    at most ``most_head_start_s`` earlier, all of them together.
-    """
+    """So many ``engines``: threads that run the models' steps, each with ``threads`` for its kernels.
+    ``enter`` is called in each thread before its first step, with the engine's number; an engine where it
+    fails is not used. A priority, a near deadline and a small share so far let a step overtake what was
+    placed at most ``most_head_start_s`` earlier, all together."""
 
     def __init__(
         self,
@@ -73,23 +69,23 @@ class Engines:
 
     @property
     def living(self) -> list[str]:
-        """Engines that take work."""
+        """Engines that accept work."""
         with self._machinery.lock:
             return list(self._machinery.engines)
 
     def share(self, model: str, priority_s: float = 0.0) -> EngineShare:
-        """A model's part. ``priority_s``: the head start of its steps, as far as it is allowed."""
+        """A share for a model. ``priority_s``: the head start of its steps, within the bound."""
         if not (math.isfinite(priority_s) and priority_s >= 0):
             raise CallerError(f"A priority is a head start of zero seconds or more, not {priority_s}.")
         return EngineShare(self, model, priority_s)
 
     def expected_waits(self) -> dict[str, float]:
-        """By engine, the seconds that a step placed now would wait."""
+        """The seconds that a step placed now would wait, by engine."""
         return self._machinery.expected_waits()
 
     def timeline(self, since: float = -math.inf) -> Timeline:
-        """Of the latest steps that began after ``since`` by the engines' clock: engines as rows, and of each
-        step its wait beside the expected one. They are kept in any case, so asking costs no run anything."""
+        """The latest steps that began after ``since`` by the engines' clock: engines as rows, each step with
+        its real and its expected wait. Reading it costs no run anything."""
         taken = [one for one in list(self.waits) if one.placed_at >= since]
         rows = sorted({one.engine for one in taken}, key=lambda name: (len(name), name))
         boxes, waits = [], []
@@ -105,17 +101,17 @@ class Engines:
         return bounded(rows, boxes, waits)
 
     def carry_out(self, share: EngineShare, steps: Sequence[EngineStep], deadline_s: float) -> None:
-        """As :meth:`EngineShare.run` says."""
+        """See :meth:`EngineShare.run`."""
         if math.isnan(deadline_s) or deadline_s <= 0:
             raise DeadlinePassed(f"The deadline of {share.model} has passed: {deadline_s:g} s are left.")
         if steps:
             self._machinery.carry_out(SharedRun(share, steps, self._machinery.clock() + deadline_s))
 
     def lose(self, engine: str) -> None:
-        """An engine that is gone: what waited for it is placed again; whose step it ran is told."""
+        """Drop an engine: its queued steps are placed again, and the run whose step it had fails."""
         with self._machinery.lock:
             self._machinery.lose(engine, f"Engine {engine} is gone")
 
     def close(self) -> None:
-        """No engine takes anything more; runs that are under way end with an error."""
+        """Stop all engines; current runs end with an error."""
         self._close()

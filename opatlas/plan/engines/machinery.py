@@ -1,7 +1,7 @@
-"""The threads of engines, and what they share: who waits for which, and for whom.
+"""The threads of engines and their shared state: which step waits for which, and for which run.
 
-Whoever waits for a run watches over the engines meanwhile: one that does not come back is taken out, what
-waited for it is placed again, and whose step it was is told. So nobody waits for what never ends.
+A thread that waits for a run also supervises the engines. An engine that hangs is removed, its queued steps
+are placed again, and the run whose step it had fails. So nobody waits for ever.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from opatlas.plan.engines.steps import DeadlinePassed, EngineStalled, EngineStep
 log = logging.getLogger("opatlas")
 LEAST_STALL_S = 10.0
 PATIENCE = 50.0
-"""An engine is given up after so many times what its step is expected to take, at least so many seconds."""
+"""An engine is given up after so many times its step's expected time, and at least so many seconds."""
 AWAY_S = 1e-4
-"""What handing a step over to another engine takes (77 µs were measured), so it has to gain as much."""
+"""The least gain for moving a step to another engine, since the hand-over costs time (77 µs were
+measured)."""
 LOOK_S = 0.5
-"""Between two looks at the engines of who waits for a run."""
+"""How often a thread that waits for a run looks at the engines."""
 
 
 @dataclass(eq=False)
 class ModelShare:
-    """A model's part of the engines. ``had_s``: seconds of engines that it had, as fairness counts them."""
+    """A model's share of the engines. ``had_s``: the engine time that counts for fairness."""
 
     model: str
     priority_s: float
@@ -41,7 +42,7 @@ class ModelShare:
 
 @dataclass(eq=False)
 class SharedRun:
-    """One run of a model: what of it is placed, and what it still needs."""
+    """One run of a model: which steps are placed, and what the others still need."""
 
     share: ModelShare
     steps: Sequence[EngineStep]
@@ -87,7 +88,8 @@ class _Engine:
 
 
 class EngineMachinery:
-    """What engines' threads know; they do not know :class:`Engines`, so that dropping it ends them."""
+    """The state of the engines' threads. They do not refer to :class:`Engines`, so dropping that ends
+    them."""
 
     def __init__(
         self,
@@ -154,7 +156,7 @@ class EngineMachinery:
                 self._watch()
 
     def _begin_share(self, share: ModelShare) -> None:
-        """Whoever comes back has had as much as the one with the least: idling saves nothing up."""
+        """A model that returns starts with the least time that any model has had: idling saves nothing up."""
         others = {run.share for run in self._runs if run.share is not share}
         if not share.active and others:
             share.had_s = max(share.had_s, min(one.had_s for one in others))
@@ -162,7 +164,7 @@ class EngineMachinery:
         share.hangs = False
 
     def _learn_references(self, run: SharedRun) -> None:
-        """A step without a time of its own takes what its model's others take."""
+        """A step without a reference time takes that of its model's other steps."""
         found = {
             (run.share.model, _kind(run, number)): step.reference_s
             for number, step in enumerate(run.steps)
@@ -173,7 +175,7 @@ class EngineMachinery:
             self._references = ReferenceTimes((model, kind, s) for (model, kind), s in self._known.items())
 
     def _watch(self) -> None:
-        """Deadlines that have passed, and engines that do not come back."""
+        """Look for deadlines that have passed, and engines that hang."""
         now = self.clock()
         for run in list(self._runs):
             if now >= run.deadline_at:
@@ -206,13 +208,13 @@ class EngineMachinery:
             self.engines[placed.engine].wake.notify()
 
     def _head_start_s(self, run: SharedRun, now: float) -> float:
-        """Its priority, what it had less than others, and how much nearer than the bound its deadline is."""
+        """The sum of its priority, what it had less than others, and how near its deadline is."""
         most_s = max((one.share.had_s for one in self._runs), default=0.0)
         hurry_s = max(0.0, self._most_head_start_s - (run.deadline_at - now))
         return run.share.priority_s + max(0.0, most_s - run.share.had_s) + hurry_s
 
     def _fail(self, run: SharedRun, error: BaseException) -> None:
-        """Nothing more of it begins; it has ended when what is at work has. The first error is told."""
+        """Begin no more of its steps; it ends with the steps at work. The first error is raised."""
         run.error = run.error or error
         for placed_number, waiting in list(self._placed.items()):
             if waiting.run is run and not self._runs_now(placed_number):
@@ -338,7 +340,7 @@ class EngineMachinery:
         self._end_idle(run)
 
     def _end_idle(self, run: SharedRun) -> None:
-        """A run of which nothing is placed has ended, for nothing would ever begin."""
+        """End a run with no step placed: nothing would ever begin."""
         if run.at_work:
             return
         if run.left and run.error is None:

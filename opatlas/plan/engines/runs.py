@@ -1,4 +1,4 @@
-"""A model's run on engines that it shares with others: its steps, and what each of them needs."""
+"""A model's run on shared engines: its steps, and what each of them needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opatlas.streams.hazards import hazards
 
 @dataclass
 class OnEngines:
-    """One run. ``deadline_s``: from when this was made."""
+    """One run. ``deadline_s``: from its construction."""
 
     share: EngineShare
     deadline_s: float
@@ -32,7 +32,7 @@ class OnEngines:
         self.share.run(steps, self.look())
 
     def look(self) -> float:
-        """Seconds that are left; raises :class:`DeadlinePassed`."""
+        """The seconds left; raises :class:`DeadlinePassed`."""
         left_s = self.deadline_s - (time.monotonic() - self._began_at)
         if not left_s > 0:
             raise DeadlinePassed(f"The deadline of {self.share.model} passed before it could run.")
@@ -41,7 +41,7 @@ class OnEngines:
     def run_whole(
         self, model: Region, arrays: Sequence[np.ndarray], predicted_us: float | None, framework: str
     ) -> list[np.ndarray]:
-        """All of a model in a framework, as one step."""
+        """Run a whole model in a framework, as one step."""
         made: list[np.ndarray] = []
         step = EngineStep(
             "the whole model",
@@ -58,7 +58,8 @@ class OnEngines:
 
 
 def engine_steps(program: GraphProgram) -> list[EngineStep]:
-    """Of a settled program of one turn: each step needs those that must run before it by what they touch."""
+    """The steps of a settled program with one turn. Each needs the earlier steps that touch the same
+    memory."""
     tasks = stream_tasks(program)
     needs: dict[int, set[int]] = defaultdict(set)
     for one in hazards(tasks):

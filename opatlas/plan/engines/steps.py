@@ -1,4 +1,4 @@
-"""What engines that models share are given, and what becomes of it."""
+"""The steps that engines run, and how they end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ here = threading.local()  # an engine's thread: the pool that is its own, and it
 
 
 def with_own_pool(call: Call) -> Call:
-    """Compiled kernels of this call run on a thread pool of the engine's own: a second one at the same time
-    on everybody's would have one thread."""
+    """Make the compiled kernels of this call use the engine's own thread pool: on the shared pool, a second
+    call at the same time would have one thread."""
 
     def run() -> None:
         if (pool := getattr(here, "pool", None)) is not None:
@@ -27,18 +27,18 @@ def with_own_pool(call: Call) -> Call:
 
 
 class DeadlinePassed(OpatlasError):
-    """A run that could not end by when it had to; nothing of it is at work any more."""
+    """A run that could not end in time; none of its steps is at work any more."""
 
 
 class EngineStalled(StreamStalled):
-    """A step that does not end. It may go on, and write: what it has in its hands is nobody's any more."""
+    """A step that does not end. It may still write, so its memory must not be used again."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStep:
-    """A piece of a run. ``needs``: the numbers of those that end before it begins, all smaller than its own.
-    ``reference_s``: what it takes alone, None where nobody knows. ``confined``: what its whole process shares
-    (threads of PyTorch, of XLA), so all of this kind run on one engine."""
+    """A piece of a run. ``needs``: numbers of steps that must end before, all smaller than its own.
+    ``reference_s``: its time alone, None if unknown. ``confined``: the resource that the whole process shares
+    (threads of PyTorch or XLA); all steps with the same one run on one engine."""
 
     said: str
     call: Call
@@ -50,7 +50,7 @@ class EngineStep:
 
 @dataclass(frozen=True, slots=True)
 class EngineWait:
-    """One step on its engine, by the engines' clock: as its wait was expected, and as it came."""
+    """One step on its engine, by the engines' clock: its expected and its real wait."""
 
     model: str
     said: str

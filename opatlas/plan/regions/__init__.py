@@ -1,4 +1,4 @@
-"""Nodes left to a framework: a part of a model, or all of it, behind one interface whoever runs it."""
+"""Nodes left to a framework: part or all of a model, behind one interface for every framework."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ LABELS = {
     "torch.compile": "torch.compile",
     "xla": "XLA",
 }
-"""How people read who a region is left to (:data:`opatlas.plan.plan.FRAMEWORKS`)."""
+"""The frameworks' names for people (:data:`opatlas.plan.plan.FRAMEWORKS`)."""
 COMPILED = ("torch.compile", "xla")
-"""Those that take seconds to minutes to load a model, and keep what they made of it."""
+"""Frameworks that take seconds to minutes to load a model, and cache what they compiled."""
 _MODULES = {"openvino": "openvino", "pytorch": "torch", "torch.compile": "torch", "xla": "jax"}
 _REGIONS = {
     "openvino": ("opatlas.plan.regions.openvino", "OpenVinoRegion"),
@@ -50,10 +50,9 @@ _REGIONS = {
 
 @dataclass(frozen=True)
 class ModelPart:
-    """Some nodes of a model, or all: as an ONNX model of their own, and by their numbers in ``graph``.
-
-    ``names`` are what ``model`` calls its inputs and outputs; the numbers are the values' in the graph.
-    """
+    """Some or all nodes of a model: as an ONNX model of their own, and by their numbers in ``graph``.
+    ``names``: inputs and outputs as ``model`` names them; the numbers are those of the values in the
+    graph."""
 
     graph: ModelGraph
     model: onnx.ModelProto
@@ -65,14 +64,14 @@ class ModelPart:
 
     @classmethod
     def whole(cls, graph: ModelGraph, inputs: Sequence[str] | None = None) -> ModelPart:
-        """The model as it was given. ``inputs``: constants that are inputs too among them, by name."""
+        """The model as it was given. ``inputs``: its inputs by name, with constants that are inputs too."""
         names = tuple(inputs) if inputs is not None else graph.input_names
         nodes = tuple(range(len(graph.nodes)))
         return cls(graph, graph.model, nodes, graph.inputs, graph.outputs, names, graph.output_names)
 
     @classmethod
     def of_step(cls, graph: ModelGraph, step: PlanStep) -> ModelPart:
-        """A step's nodes, their weights inside."""
+        """A step's nodes, with their weights inside."""
         model, inputs = graph.part(step.nodes, step.outputs, graph.evaluate(graph.constants_of(step.nodes)))
         names = graph.names
         return cls(
@@ -81,7 +80,7 @@ class ModelPart:
         )  # fmt: skip
 
     def types(self, numbers: Sequence[int]) -> list[TensorType]:
-        """Of these values; :class:`LoadError` where one is no tensor of a known shape."""
+        """The types of these values; :class:`LoadError` if one is no tensor of a known shape."""
         found = [self.graph.type_of(number) for number in numbers]
         known = [kind for kind in found if kind is not None]
         if len(known) < len(found):
@@ -91,17 +90,18 @@ class ModelPart:
 
 
 class Region(Protocol):
-    """A part of a model, loaded. Both raise :class:`opatlas.load.kernel.KernelFailed` where a run fails."""
+    """A loaded part of a model. Both methods raise :class:`opatlas.load.kernel.KernelFailed` if a run
+    fails."""
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One run over these arrays; outputs are new arrays."""
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
-        """Tied to buffers that stay: a call is one run and nothing else."""
+        """A call that runs over fixed buffers, with no other work."""
 
 
 def is_installed(framework: str) -> bool:
-    """Whether it could be loaded here; loads nothing."""
+    """Whether a framework is installed; loads nothing."""
     return framework == DEFAULT or importlib.util.find_spec(_MODULES[framework]) is not None
 
 
@@ -114,10 +114,10 @@ def open_region(
     threading: str = SLEEPING,
     exact: bool = False,
 ) -> Region:
-    """The part, loaded by a framework, on so many threads. ``alone``: nobody else computes between its runs,
-    so its threads may go on spinning then; else ``threading`` says how ONNX Runtime uses them
-    (:data:`opatlas.plan.plan.THREADING`). ``exact``: it computes 8-bit products exactly, as far as it can
-    (:func:`opatlas.load.onnxruntime_recipe.ask_exact`). Raises :class:`LoadError` where the framework refuses
+    """Load the part in a framework, on so many threads. ``alone``: nothing else computes between its runs, so
+    its threads may keep spinning; otherwise ``threading`` says how ONNX Runtime uses them
+    (:data:`opatlas.plan.plan.THREADING`). ``exact``: compute 8-bit products exactly, as far as it can
+    (:func:`opatlas.load.onnxruntime_recipe.ask_exact`). Raises :class:`LoadError` if the framework refuses
     the part."""
     if framework == DEFAULT:
         names = (part.input_names, part.output_names)
@@ -130,8 +130,7 @@ def open_region(
 
 
 def open_session(model: onnx.ModelProto, options: ort.SessionOptions) -> ort.InferenceSession:
-    """A session on the processor; what protobuf cannot write in one piece has its weights handed over beside
-    it."""
+    """A session on the CPU. Weights that protobuf cannot write in one piece are passed beside the model."""
     light, arrays = serialisable(model), []
     if light is not model:
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -151,7 +150,7 @@ _OPTIONS: Mapping[str, Callable[[int], ort.SessionOptions]] = {
 
 
 class OnnxRuntimeRegion:
-    """A part of a model in ONNX Runtime, its weights inside. ``inputs`` and ``outputs``: names there."""
+    """A part of a model in ONNX Runtime, with its weights. ``inputs`` and ``outputs``: their names there."""
 
     def __init__(
         self,
@@ -175,7 +174,7 @@ class OnnxRuntimeRegion:
 
     @classmethod
     def around(cls, session: Any, inputs: Sequence[str], outputs: Sequence[str]) -> OnnxRuntimeRegion:
-        """Of what is loaded already."""
+        """The region around a session that is loaded."""
         made = cls.__new__(cls)
         made._inputs, made._outputs, made.session = list(inputs), list(outputs), session
         return made
@@ -189,7 +188,7 @@ class OnnxRuntimeRegion:
         return made
 
     def run_within(self, inputs: Sequence[np.ndarray], seconds: float) -> list[np.ndarray]:
-        """As :meth:`run`; ended after so many seconds with :class:`opatlas.plan.limits.TookTooLong`."""
+        """Like :meth:`run`, but ended after so many seconds with :class:`opatlas.plan.limits.TookTooLong`."""
         feed = dict(zip(self._inputs, inputs, strict=True))
         try:
             return run_within(self.session, self._outputs, feed, seconds)
@@ -203,7 +202,7 @@ class OnnxRuntimeRegion:
         return self.bind_named(*named)
 
     def bind_named(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> BoundRegion:
-        """As :meth:`bind`, of some outputs alone too."""
+        """Like :meth:`bind`, also for some of the outputs."""
         return BoundRegion(self.session, dict(inputs), dict(outputs))
 
 

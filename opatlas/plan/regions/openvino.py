@@ -1,4 +1,4 @@
-"""A part of a model in OpenVINO, on the processor."""
+"""A part of a model in OpenVINO, on the CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opatlas.plan.regions import ModelPart
 
 
 class OpenVinoRegion:
-    """One compiled model with one request of its own, computing in the model's own precision."""
+    """One compiled model with one request, computing in the model's own precision."""
 
     def __init__(self, part: ModelPart, threads: int) -> None:
         kinds = part.types(part.inputs)
@@ -77,14 +77,14 @@ def _options(threads: int) -> dict[str, Any]:
 
 
 def _inferring(request: Any) -> Callable[[dict[int, Any], bool, bool], Mapping[Any, np.ndarray]]:
-    """A whole run in one call: of inputs by number, whether outputs are shared, and whether text is decoded.
-    Below OpenVINO's Python, which looks at each input again, and a model may take 0.1 ms."""
+    """OpenVINO's binding for a whole run: inputs by number, whether to share outputs, whether to decode text.
+    It is below OpenVINO's Python, which checks each input again; a model may take 0.1 ms."""
     infer: Callable[..., Any] = super(ov.InferRequest, request).infer  # type: ignore[misc]
     return infer
 
 
 def _tensor(array: np.ndarray) -> Any:
-    """The array's own memory, where OpenVINO takes it; else a copy's."""
+    """A tensor over the array's memory if OpenVINO accepts that, else over a copy."""
     own = array if _can_be_shared(array) else np.array(array, order="C")
     return ov.Tensor(own, shared_memory=True)
 

@@ -1,4 +1,4 @@
-"""A part of a model in PyTorch: its nodes as calls one after another, or compiled by ``torch.compile``."""
+"""A part of a model in PyTorch: its nodes as eager calls, or compiled by ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ _FAILURES = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedErro
 
 
 class ModelCalls:
-    """Nodes of a model as PyTorch calls: ``steps`` over value numbers, ``constants`` by theirs.
-
-    Numbers beyond the graph's own are values within an operator. Raises :class:`LoadError` that names the
-    first node which PyTorch cannot express.
-    """
+    """Nodes of a model as PyTorch calls: ``steps`` over value numbers, and ``constants``. Numbers beyond the
+    graph's are values within an operator. Raises :class:`LoadError` naming the first node that PyTorch cannot
+    express."""
 
     def __init__(self, graph: ModelGraph, nodes: Sequence[int], wanted: Sequence[int] = ()) -> None:
         self.size = len(graph.names)
@@ -75,7 +73,7 @@ class ModelCalls:
         outputs: tuple[int, ...],
         constants: Mapping[int, torch.Tensor] | None = None,
     ) -> Callable[..., Sequence[torch.Tensor]]:
-        """All steps as one function from inputs to outputs, by these numbers."""
+        """All steps as one function from inputs to outputs, given by their numbers."""
         slots: list[Any] = [None] * (self.size + 2)
         for number, tensor in (self.constants if constants is None else constants).items():
             slots[number] = tensor
@@ -93,7 +91,7 @@ class ModelCalls:
 
 
 class EagerRegion:
-    """Eager calls in inference mode, as a user of PyTorch runs a model."""
+    """Eager calls in inference mode, as users of PyTorch run a model."""
 
     def __init__(self, part: ModelPart, threads: int) -> None:
         self._threads = threads
@@ -125,7 +123,7 @@ class EagerRegion:
         return torch.inference_mode()
 
     def _arrays(self, made: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[np.ndarray]:
-        """The caller's own: what is a view of an input, a constant or another output is copied."""
+        """Outputs for the caller: views of an input, a constant or another output are copied."""
         taken = self._constants | {tensor.untyped_storage().data_ptr() for tensor in given}
         arrays = []
         for tensor, name in zip(made, self._names, strict=True):
@@ -137,8 +135,9 @@ class EagerRegion:
 
 
 class CompiledRegion(EagerRegion):
-    """``torch.compile`` over the same calls. Made in seconds to minutes: whoever shall not wait for it asks
-    :func:`opatlas.plan.compiling.compile_ahead` first, which fills the folder that this one reads."""
+    """``torch.compile`` over the same calls. It takes seconds to minutes:
+    :func:`opatlas.plan.compiling.compile_ahead` fills the folder that this region reads, within a time
+    limit."""
 
     def __init__(self, part: ModelPart, threads: int) -> None:
         super().__init__(part, threads)
@@ -158,7 +157,7 @@ class CompiledRegion(EagerRegion):
 
 
 def name_of(kind: TensorType) -> str:
-    """The element type as PyTorch's table names it; :class:`LoadError` for what it does not have."""
+    """The element type as PyTorch's table names it; :class:`LoadError` if it has none."""
     name = NAMES.get(kind.element, "")
     if name not in TORCH_TYPES:
         raise LoadError(f"PyTorch has no element type {name or kind.element}")
@@ -166,7 +165,7 @@ def name_of(kind: TensorType) -> str:
 
 
 class _ModelModule(torch.nn.Module):
-    """Takes the inputs in order, gives a tuple of outputs; constants are its buffers."""
+    """A module from inputs in order to a tuple of outputs; constants are its buffers."""
 
     def __init__(self, calls: ModelCalls, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
         super().__init__()
@@ -180,7 +179,7 @@ class _ModelModule(torch.nn.Module):
 
 
 class TorchThreads:
-    """PyTorch's number of threads while a region runs; then the user's own again, which are another's."""
+    """Sets PyTorch's number of threads while a region runs, then the user's again."""
 
     def __init__(self, threads: int) -> None:
         self._wanted = threads

@@ -1,4 +1,4 @@
-"""A part of a model as one XLA program, by the XLA route's table of operators."""
+"""A part of a model as one XLA program, with the XLA route's table of operators."""
 
 from __future__ import annotations
 
@@ -43,11 +43,9 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class XlaRegion:
-    """One executable on a pool of so many threads; the weights are its first arguments, and placed once.
-
-    Compiled in seconds to minutes and kept in the user's cache folder: whoever shall not wait for it asks
-    :func:`opatlas.plan.compiling.compile_ahead` first.
-    """
+    """One executable on a pool of so many threads. The weights are its first arguments, transferred once.
+    Compiling takes seconds to minutes and is cached in the user's folder;
+    :func:`opatlas.plan.compiling.compile_ahead` does it within a time limit."""
 
     def __init__(self, part: ModelPart, threads: int) -> None:
         self._inputs = [_value(kind) for kind in part.types(part.inputs)]
@@ -95,8 +93,8 @@ class XlaRegion:
 
 
 class ModelProgram:
-    """Nodes of a model as one JAX function of ``constants`` (those that are read, by their numbers) and
-    inputs. Raises :class:`LoadError` that names the first node which the table lacks."""
+    """Nodes of a model as one JAX function of ``constants`` (those that are read, by number) and inputs.
+    Raises :class:`LoadError` naming the first node that the table lacks."""
 
     def __init__(self, part: ModelPart) -> None:
         self._inputs, self._outputs = part.inputs, part.outputs
@@ -114,7 +112,7 @@ class ModelProgram:
         return [values[number] for number in self._outputs]
 
     def exported(self, inputs: Sequence[Value]) -> str:
-        """Its StableHLO, for inputs like these."""
+        """Its StableHLO for inputs of these types."""
         known = [(one.shape, str(one.dtype)) for one in self.constants.values()]
         asked = [(one.shape, one.dtype) for one in inputs]
         shapes = [jax.ShapeDtypeStruct(*one) for one in (*known, *asked)]
@@ -125,7 +123,7 @@ class ModelProgram:
 
 
 def _step(graph: ModelGraph, number: int) -> tuple[Callable[..., list[jax.Array]], Sequence[int], list[int]]:
-    """A node: its function, the values that it takes and those that it makes."""
+    """A node: its function, the values that it reads and those that it makes."""
     node, found = graph.nodes[number], graph.operator(number)
     if found is None:
         raise LoadError(f"node {number}: {node.reason or node.proto.op_type}")
@@ -145,7 +143,7 @@ def _value(kind: TensorType) -> Value:
 
 
 def _executable(program: ModelProgram, part: ModelPart, inputs: Sequence[Value], threads: int) -> Any:
-    """From the user's cache folder, or compiled and kept there."""
+    """The executable from the user's cache folder, or compiled and kept there."""
     path = _place(part, inputs, threads)
     with contextlib.suppress(OSError, RuntimeError):  # not there, or damaged
         code = read_own(path)
@@ -165,7 +163,7 @@ def _executable(program: ModelProgram, part: ModelPart, inputs: Sequence[Value],
 
 
 def _place(part: ModelPart, inputs: Sequence[Value], threads: int) -> Path:
-    """Where this model's executable lies, for this processor and jaxlib."""
+    """The folder of this model's executable, for this processor and jaxlib."""
     if serialisable(part.model) is not part.model:
         raise LoadError("XLA is given models as they are written in one piece, which is up to 2 GB")
     folder = conf().cache / "xla"

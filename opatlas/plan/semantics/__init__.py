@@ -1,2 +1,2 @@
-"""What is known of the frameworks' semantics: where their operators give other values than ONNX Runtime's,
-which of that a model can meet, and so who may run it."""
+"""Where frameworks give other values than ONNX Runtime, which of these cases a model can meet, and which
+frameworks may therefore run it."""

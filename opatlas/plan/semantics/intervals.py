@@ -1,4 +1,4 @@
-"""What numbers a value may be: an interval, and whether NaN or infinities are among them. PURE."""
+"""The numbers that a value may have: an interval, and whether NaN or infinities occur. PURE."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ INFINITE = frozenset({PLUS, MINUS})
 
 @dataclass(frozen=True)
 class Interval:
-    """Finite values from ``low`` to ``high`` (endless: nothing is known of them, but that each is finite),
-    and of NaN and the infinities those in ``special``."""
+    """Finite values from ``low`` to ``high`` (infinite bounds: any finite value), and those of NaN and the
+    infinities that are in ``special``."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -29,7 +29,7 @@ class Interval:
 
     @classmethod
     def of_array(cls, array: np.ndarray) -> Interval:
-        """Of a constant; of whole numbers exactly."""
+        """The interval of a constant; exact for whole numbers."""
         if array.dtype.kind in "biu":
             return cls(int(array.min()), int(array.max())) if array.size else cls(0, 0)
         low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
@@ -54,7 +54,7 @@ def union(given: Iterable[Interval]) -> Interval:
 
 
 def mixed(given: Iterable[Interval]) -> Interval:
-    """Sums of products: nothing is known but that what is special makes anything special."""
+    """Sums of products: any value, and NaN or infinities if an operand has any."""
     return Interval(special=SPECIAL if any(one.special for one in given) else NOTHING)
 
 
@@ -93,7 +93,7 @@ def squared(one: Interval) -> Interval:
 
 
 def divided(one: Interval, other: Interval) -> Interval:
-    """Of floats."""
+    """Quotients of floats."""
     if other.has_zero:
         return Interval(special=SPECIAL)
     near, far = sorted((1 / other.low, 1 / other.high))
@@ -103,7 +103,7 @@ def divided(one: Interval, other: Interval) -> Interval:
 
 
 def divided_whole(one: Interval, other: Interval) -> Interval:
-    """Of whole numbers: never larger than what is divided (but for the smallest number by −1)."""
+    """Quotients of whole numbers: never larger than the dividend (except the smallest number by −1)."""
     largest = max(abs(one.low), abs(one.high))
     low = 0 if one.low >= 0 and other.low >= 0 else -largest
     return Interval(low, largest)
@@ -118,7 +118,7 @@ def remainder(one: Interval, other: Interval) -> Interval:
 
 
 def clipped(one: Interval, low: float, high: float) -> Interval:
-    """Infinities end up at the bounds, where there are such."""
+    """The bounded value; infinities end at a bound if there is one."""
     gone = {name for name, bound in ((MINUS, low), (PLUS, high)) if math.isfinite(bound)}
     return Interval(
         min(max(one.low, low), high) if MINUS not in one.special or MINUS not in gone else low,
@@ -128,7 +128,7 @@ def clipped(one: Interval, low: float, high: float) -> Interval:
 
 
 def monotone(function: Callable[[float], float], low: float, high: float) -> Callable[[Interval], Interval]:
-    """Of a function that grows from ``low`` to ``high``, with which infinities are finite."""
+    """The values of a function that grows from ``low`` to ``high``; says which infinities become finite."""
 
     def image(one: Interval) -> Interval:
         ends = [
@@ -165,7 +165,7 @@ def root(one: Interval) -> Interval:
 
 
 def power(one: Interval, exponent: Interval) -> Interval:
-    """Of a base that is not negative, or an exponent that is one whole number, nothing special follows."""
+    """No special values arise if the base is not negative, or the exponent is one whole number."""
     special = SPECIAL if one.special or exponent.special else NOTHING
     if exponent.low == exponent.high and float(exponent.low).is_integer() and exponent.low >= 0:
         even = exponent.low % 2 == 0
@@ -184,7 +184,7 @@ def absolute(one: Interval) -> Interval:
 
 
 def sums_of(one: Interval, count: float) -> Interval:
-    """Of up to so many."""
+    """Sums of at most so many values."""
     low, high = (0 if end == 0 else end * count for end in (min(one.low, 0), max(one.high, 0)))
     # A sum of all is beyond each where all are on one side of nothing.
     low, high = (max(low, one.low) if one.low > 0 else low), (min(high, one.high) if one.high < 0 else high)
@@ -195,4 +195,4 @@ LIMITS: Mapping[str, tuple[int, int]] = {
     name: (int(np.iinfo(name).min), int(np.iinfo(name).max))
     for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 }
-"""Of whole-number types."""
+"""The limits of whole-number types."""

@@ -1,8 +1,8 @@
-"""Which numbers a model's values can be, and what each node meets of what frameworks differ in. PURE.
+"""Which numbers a model's values can have, and which special cases each node can meet. PURE.
 
-The model's inputs are within what its guard lets through (:mod:`opatlas.plan.guard`): finite floats, whole
-numbers of a moderate size. What follows from them is bounded node by node; where nothing is known of an
-operator, its result may be any number of its type. Sums and products of finite floats are taken to be finite.
+The guard bounds the model's inputs (:mod:`opatlas.plan.guard`): finite floats, whole numbers of moderate
+size. From there values are bounded node by node. The result of an unknown operator may be any number of its
+type. Sums and products of finite floats count as finite.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ ALWAYS, LARGE, WIDE, WRAPS, NEGATIVE = "always", "large", "wide", "wraps", "nega
 """What a node meets beside NaN and infinities: nothing particular; whole numbers beyond what float32 holds;
 those beyond 32 bits; results beyond the type; negative whole numbers."""
 _POSITIONS = frozenset({"TopK", "Unique", "MaxPool"})
-"""Whose further outputs are positions in the first input."""
+"""Operators whose further outputs are positions in the first input."""
 MOST_CONSTANT = 1 << 20
-"""Elements of a constant that is looked at."""
+"""The most elements of a constant that is examined."""
 _INT32 = LIMITS["int32"]
 
 
 @dataclass(frozen=True)
 class ValueRanges:
-    """A model, or a body: what each value can be, by number, and what each node can meet."""
+    """What each value of a model or body can be, by number, and what each node can meet."""
 
     values: Mapping[int, Interval]
     met: Sequence[frozenset[str]]
 
 
 def bounded(graph: ModelGraph, given: Mapping[int, Interval]) -> ValueRanges:
-    """``given``: what the graph's inputs are. Bodies of branches and loops are not looked into."""
+    """``given``: the ranges of the graph's inputs. Bodies of branches and loops are not examined."""
     values = {**given, **_constants(graph)}
     met = []
     for node in graph.nodes:
@@ -62,14 +62,14 @@ def bounded(graph: ModelGraph, given: Mapping[int, Interval]) -> ValueRanges:
 
 
 def of_model(graph: ModelGraph) -> ValueRanges:
-    """Of a guarded run."""
+    """The ranges in a guarded run."""
     uses = input_uses(graph)
     pairs = zip(graph.input_names, graph.inputs, strict=True)
     return bounded(graph, {number: guarded(graph.type_of(number), uses[name]) for name, number in pairs})
 
 
 def of_body(node: GraphNode, body: GraphBody, outer: ValueRanges) -> ValueRanges:
-    """Of a branch or loop. What a loop carries is finite as long as no round makes it otherwise."""
+    """The ranges in a branch or loop. A carried value counts as finite if no iteration makes it otherwise."""
     graph = body.graph
     captured = {inner: outer.values.get(number, ANY) for inner, number in body.captured}
     given = of.mixed(outer.values.get(one, ANY) for one in node.inputs if one >= 0)
@@ -84,7 +84,7 @@ def of_body(node: GraphNode, body: GraphBody, outer: ValueRanges) -> ValueRanges
 
 
 def element_in(graph: ModelGraph, number: int) -> str:
-    """A value's element type by its name; empty where nobody knows it."""
+    """The name of a value's element type; empty if unknown."""
     if number < 0:
         return ""
     if (kind := graph.type_of(number)) is not None:
@@ -96,7 +96,7 @@ def element_in(graph: ModelGraph, number: int) -> str:
 def _made(
     place: int, raw: Interval, read: Sequence[Interval], context: NodeContext, element: str
 ) -> Interval:
-    """One output, within its type."""
+    """The range of one output, within its type."""
     if place == 0:
         return _within_type(raw, element)
     if context.node.proto.op_type in _POSITIONS and context.kinds and context.kinds[0] is not None:
@@ -105,7 +105,7 @@ def _made(
 
 
 def guarded(kind: TensorType | None, use: InputUse) -> Interval:
-    """What a guarded run gives an input."""
+    """The range that the guard allows for an input."""
     name = NAMES.get(kind.element, "") if kind is not None else ""
     if name not in LIMITS:
         return TRUTH if name == "bool" else ANY
@@ -116,8 +116,8 @@ def guarded(kind: TensorType | None, use: InputUse) -> Interval:
 
 
 def _constants(graph: ModelGraph) -> dict[int, Interval]:
-    """Of those that rules ask for. Weights of sums and products are not among them: what a NaN there does,
-    any run shows."""
+    """The constants that rules ask for. Weights of sums and products are left out: any run shows a NaN
+    there."""
     ruled = frozenset().union(*(node.reads for node in graph.nodes if node.proto.op_type in RULES))
     known = [(number, graph.type_of(number)) for number in ruled if graph.is_constant(number)]
     small = [number for number, kind in known if kind and 0 < kind.size <= MOST_CONSTANT]
@@ -128,7 +128,7 @@ def _constants(graph: ModelGraph) -> dict[int, Interval]:
 
 
 def _result(read: Sequence[Interval], context: NodeContext) -> Interval:
-    """As it would be without bounds of the type."""
+    """The range before the type's bounds apply."""
     proto = context.node.proto
     rule = RULES.get(proto.op_type) if proto.domain in ("", "ai.onnx") else None
     try:

@@ -1,4 +1,4 @@
-"""How the values that an operator makes follow from those that it reads: a rule for each operator. PURE."""
+"""A rule for each operator: the range of its output from those of its inputs. PURE."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from opatlas.plan.semantics.intervals import LIMITS, TRUTH, Interval
 
 @dataclass(frozen=True)
 class NodeContext:
-    """What an operator's rule may ask: its node, the types of what it reads and makes, as far as they are
-    known, and the element type of what it makes first."""
+    """The facts for a rule: the node, the types of its inputs and outputs if known, and the first output's
+    element type."""
 
     node: GraphNode
     kinds: Sequence[TensorType | None]
@@ -30,7 +30,7 @@ class NodeContext:
 
     @property
     def count(self) -> float:
-        """Elements of what is read for each that is made; endless where nobody knows."""
+        """Elements read for each element made; infinite if unknown."""
         kind = self.kinds[0] if self.kinds else None
         return math.inf if kind is None or self.made is None else kind.size / max(1, self.made.size)
 
@@ -69,7 +69,7 @@ def _truth(read: Sequence[Interval], _: NodeContext) -> Interval:
 
 
 def _fixed(low: float, high: float) -> Rule:
-    """Of a bounded result, NaN for NaN."""
+    """A bounded result, NaN for NaN."""
     return lambda read, _: Interval(low, high, read[0].special & {of.NAN})
 
 
@@ -149,7 +149,7 @@ def _position(read: Sequence[Interval], context: NodeContext) -> Interval:
 
 
 def _quantised(read: Sequence[Interval], context: NodeContext) -> Interval:
-    """Saturated."""
+    """Saturated at the type's limits."""
     return Interval(*(LIMITS.get(context.element) or (-math.inf, math.inf)))
 
 
@@ -176,7 +176,7 @@ def _scattered(read: Sequence[Interval], context: NodeContext) -> Interval:
 
 
 def _wave(read: Sequence[Interval], _: NodeContext) -> Interval:
-    """NaN for infinities too."""
+    """NaN for infinities as well."""
     return Interval(-1, 1, frozenset({of.NAN}) if read[0].special else of.NOTHING)
 
 
@@ -186,7 +186,7 @@ def _boxes(read: Sequence[Interval], context: NodeContext) -> Interval:
 
 
 def _spectral(read: Sequence[Interval], context: NodeContext) -> Interval:
-    """What is not negative, and nothing else is known of."""
+    """Not negative; nothing else is known."""
     return Interval(0, math.inf, of.mixed(read).special)
 
 
@@ -262,5 +262,5 @@ RULES: Mapping[str, Rule] = {
         lambda read, _: Interval(special=of.SPECIAL),
     ),
 }  # fmt: skip
-"""How an operator's first output follows from what it reads; of any other operator its type is all that is
-known, and that what is special makes special."""
+"""The range of an operator's first output. Of any other operator only the type is known, and special values
+give special values."""

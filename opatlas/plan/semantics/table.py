@@ -1,7 +1,7 @@
-"""The table of what frameworks are known to compute otherwise than ONNX Runtime, by operator and type.
+"""The table of operators that a framework computes otherwise than ONNX Runtime, by operator and type.
 
-It is data (``semantics.json``), made by running each operator over values at its edges
-(``python -m tests.opatlas.plan.semantics.made``), and ships with the package.
+It is data (``semantics.json``) and ships with the package. ``python -m tests.opatlas.plan.semantics.made``
+makes it by running each operator over edge values.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from onnx import helper
 
 PATH = Path(__file__).with_name("semantics.json")
 EVERY = "*"
-"""Stands for operators that are in no row: what most of those that are have in common."""
+"""Stands for operators without rows: what most operators of a type have in common."""
 _CALLS = {"torch.compile": "pytorch"}
-"""A compiler that is given another framework's calls."""
+"""Compilers that execute another framework's calls."""
 _TYPED_BY: Mapping[str, int] = {"Where": 1, "OneHot": 2}
-"""The input whose type an operator's row is for, where it is not the first."""
+"""The input whose type selects an operator's row, if it is not the first."""
 
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """One framework's operator that gives other values. ``aspect``: what has to be met for it
+    """An operator that gives other values in a framework. ``aspect``: the values for which it does
     (:mod:`opatlas.plan.semantics.ranges`, :mod:`opatlas.plan.semantics.intervals`); ``attributes``: those
-    that a node must have for it; ``why``: in words; ``shown``: one element, as both give it."""
+    that the node must have; ``why``: in words; ``shown``: one element, as both give it."""
 
     framework: str
     op_type: str
@@ -51,15 +51,16 @@ class KnownDifference:
 
 @dataclass(frozen=True)
 class SemanticsTable:
-    """``versions``: of the libraries that it was made with; ``tried``: types by framework and operator."""
+    """``versions``: of the libraries that were compared; ``tried``: the types run, by framework and
+    operator."""
 
     versions: Mapping[str, str]
     tried: Mapping[str, Mapping[str, Sequence[str]]]
     differences: Sequence[KnownDifference]
 
     def of(self, framework: str, op_type: str, element: str) -> Sequence[KnownDifference]:
-        """What is known of an operator; of one that was never tried, what is known of it in the framework
-        whose calls it makes, or what most have in common."""
+        """The known differences of an operator. For one that was never run: those in the framework whose
+        calls it makes, or what most operators have in common."""
         if element in self.tried.get(framework, {}).get(op_type, ()):
             return self._rows.get((framework, op_type, element), ())
         if framework in _CALLS:
@@ -90,18 +91,18 @@ class SemanticsTable:
 
 @cache
 def known_table() -> SemanticsTable:
-    """The one that ships."""
+    """The table that ships with the package."""
     return SemanticsTable.from_json(json.loads(PATH.read_text()))
 
 
 @cache
 def digest() -> str:
-    """Of the table, for what was chosen by it."""
+    """The table's digest: choices made with another table are not reused."""
     return hashlib.sha256(PATH.read_bytes()).hexdigest()
 
 
 def element_of(op_type: str, inputs: Sequence[str], output: str) -> str:
-    """The type that a node's row is for: of one input, of a cast ``from>to``."""
+    """The type that selects a node's row: that of one input; of a cast ``from>to``."""
     if op_type in ("Cast", "CastLike"):
         return f"{inputs[0]}>{output}" if inputs else output
     slot = _TYPED_BY.get(op_type, 0)

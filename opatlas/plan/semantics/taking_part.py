@@ -1,5 +1,5 @@
-"""Who may run a model, by what is known of the frameworks' semantics: a framework takes part if no node of
-the model can meet what it is known to compute otherwise than ONNX Runtime. PURE."""
+"""Which frameworks may run a model: those that compute every value that its nodes can meet as ONNX Runtime
+does. PURE."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ OTHERS = FRAMEWORKS[1:]
 
 
 class Admission:
-    """Of one model: asked for several frameworks, its values are bounded once."""
+    """The admission of frameworks to one model; its values are bounded once for all of them."""
 
     def __init__(self, graph: ModelGraph, table: SemanticsTable | None = None) -> None:
         self._graph, self._table = graph, table or known_table()
         self._bounded = of_model(graph)
 
     def why_not(self, framework: str) -> str:
-        """Why the framework does not run the model, or part of it, as a sentence without its end; empty where
-        nothing is known against it."""
+        """Why the framework does not run the model or part of it, as a sentence without its end; empty if it
+        may."""
         return self._why_not(framework, self._graph, self._bounded)
 
     def _why_not(self, framework: str, graph: ModelGraph, known: ValueRanges) -> str:
@@ -38,8 +38,8 @@ class Admission:
         return ""
 
     def may_drop_nan(self, number: int) -> bool:
-        """Whether a node can meet NaN, and is of those in which NaN gets lost: who wrote a kernel for it may
-        not have thought of it, and nobody checks kernels over NaN."""
+        """Whether a node can meet NaN and some framework loses NaN in such nodes. A kernel's author may not
+        have thought of it either, and kernels are not tested with NaN."""
         node = self._graph.nodes[number]
         return NAN in self._bounded.met[number] and any(
             one.aspect == NAN for framework in OTHERS for one in self._rows(framework, self._graph, node)

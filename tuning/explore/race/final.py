@@ -1,6 +1,5 @@
-"""The final of a slice's race (``tuning.measure.lineup``): the best of each method, whoever is served and the
-default. Who is served, and who is equal, is decided by it alone.
-"""
+"""The final of a slice's race (``tuning.measure.lineup``): the best of each method, the present best and the
+default. It alone decides what is served, and what counts as equal."""
 
 from __future__ import annotations
 
@@ -25,21 +24,22 @@ from tuning.measure.outcome import LineUp, Matter
 from tuning.routes.base import BuiltArtifact
 
 MOST_FINALISTS = 3
-"""Of this slice's candidates, beside the best of each method and those who held seats."""
+"""The most candidates of this slice, beside each method's best and the holders of seats."""
 MOST_FINALS = 3
-"""Where each disappoints so much that somebody left behind looks faster."""
+"""The most finals, if each is so slow that a candidate left behind looks faster."""
 AS_GOOD = 0.93
-"""Of the leader's ratio, as two heats of different minutes tell it: below, no further finalist."""
+"""Candidates below this share of the leader's ratio, by heats of different minutes, are no further
+finalists."""
 FINAL_S, SITTING_S = 4.0, 0.5
 """Seconds that a final may take when its first two are not told apart, and what a further sitting takes."""
 
 
 def hold_final(race: RaceInProgress, *, decides: bool) -> None:
-    """One line-up of the finalists; it alone decides. Everybody else is published as what they are.
+    """One line-up of the finalists; it alone decides. All others are published with their evidence.
 
-    Where it disappoints so much that somebody left behind looks faster, there is another, with them. Where it
-    does not decide, since others still wait for their turn, and nothing was decided before either, it is one
-    sitting, and whoever wins is served until then.
+    If it is so slow that a candidate left behind looks faster, there is another with that one. If others
+    still wait for their turn and nothing was decided before, it is one sitting without a decision, and its
+    winner is served until then.
     """
     final: Final | None = None
     race.report.decides = decides or race.incumbent is not None
@@ -59,14 +59,14 @@ def hold_final(race: RaceInProgress, *, decides: bool) -> None:
 
 
 def _awaits_final(best: Best) -> bool:
-    """Somebody whom a heat found that had to make room before its final, or who won in one sitting alone."""
+    """A candidate from a heat that made room before its final, or that won in one sitting alone."""
     purpose = best.measurement.purpose
     return purpose == Purpose.FIRST if best.rank == 0 else purpose == Purpose.CONTEST
 
 
 @dataclass
 class Final:
-    """A line-up that was held: this slice's candidates, then those who held seats."""
+    """A finished line-up: this slice's candidates, then the holders of seats."""
 
     chosen: Sequence[Racer]
     held: Sequence[tuple[Best, BuiltArtifact]]
@@ -121,9 +121,9 @@ def _settle(race: RaceInProgress, final: Final) -> None:
 
 
 def _finalists(race: RaceInProgress, before: Sequence[Racer]) -> list[Racer]:
-    """The best of each method, who comes near the leader, and who is served where it ran in the heats; for a
-    further final those ``before`` and who looks faster now. None where nobody comes near who is served: then
-    there is nothing to decide."""
+    """The best of each method, those near the leader, and the present best if it ran in the heats; for a
+    further final those ``before`` and those that now look faster. None if nothing comes near the present
+    best: there is nothing to decide."""
     order = sorted((one for one in race.racers if one.outcome.ok), key=lambda one: -one.ratio)
     served = digest_of(race.served) if race.served else ""
     served_ratio = race.served.ratio_to_default if race.served else 0.0
@@ -139,7 +139,7 @@ def _finalists(race: RaceInProgress, before: Sequence[Racer]) -> list[Racer]:
 
 
 def _holders(race: RaceInProgress, chosen: Sequence[Racer]) -> list[tuple[Best, BuiltArtifact]]:
-    """Who is served, and others of the catalogue that come near; none of them twice, and not the default."""
+    """The present best and others of the catalogue that come near, each once, without the default."""
     work = race.work
     # Who ran in the heats is judged by them.
     known = {race.default_digest, *(one.tried.digest for one in race.racers)}
@@ -156,7 +156,7 @@ def _holders(race: RaceInProgress, chosen: Sequence[Racer]) -> list[tuple[Best, 
 
 
 def _default(race: RaceInProgress, itself: Evidence | None) -> Finalist | None:
-    """The default as a finalist, where it has a seat: by definition at a ratio of 1."""
+    """The default as a finalist, if it has a seat: its ratio is 1 by definition."""
     bests = Best.objects.filter(**race.work.row.same_key).select_related(*OF_BEST)
     best = next((best for best in bests if digest_of(best) == race.default_digest), None)
     if best is None or itself is None:

@@ -1,9 +1,8 @@
-"""The race of a slice: heats in the order of what is promising, and one final that decides.
+"""The race of a slice: heats in the order of promise, and one deciding final.
 
-Candidates are built a few at a time, those that promise most per second first, judged by what won before for
-operators like this one (``odds``); what hardly can beat the best so far is not built at all, but for a small
-share. Each batch runs a heat (``tuning.measure.heat``) together with the leader so far; then comes the final
-(``final``).
+Candidates are built a few at a time, those with the most promise per second first, by what won for similar
+operators (``odds``). Those that can hardly beat the best so far are not built, except a small share. Each
+batch runs a heat (``tuning.measure.heat``) with the leader so far; then comes the final (``final``).
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ seconds: what those of another first result bring (ln 1.24 in 1.4 s)."""
 
 
 def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_digest: str) -> float:
-    """Try candidates, and serve the best of them and of those who held seats; which share of what the first
-    of them promised is promised by those that still wait (0: all had their turn).
-    After a heat a contest gives way to others that promise more: the most promising of every operator come
-    before the rest of any. Who looks fastest then runs with who is served in one sitting, and the winner is
-    served as a first result is: the final comes when all had their turn.
+    """Try candidates, and serve the best of them and of the holders of seats. Returns which share of the
+    first one's promise is still waiting (0: all had their turn).
 
-    What fails, what is slower and what the final leaves behind is kept as evidence. Raises Yielding where
-    something more urgent waits: what was timed by then is published, who is served stays.
+    After a heat a contest gives way to others that promise more: the most promising of every operator come
+    before the rest of any. The fastest so far then runs with the present best in one sitting, and the winner
+    is served like a first result; the final comes when all had their turn. Failures, slower ones and those
+    left behind are kept as evidence. Raises Yielding if something more urgent waits: what was timed is
+    published, and the present best stays.
     """
     race = begun(work, bench, default_digest)
     waiting, rest = list(tries), 0.0
@@ -74,8 +73,8 @@ def hold_race(work: ClaimedSlice, bench: Bench, tries: Iterable[Tried], default_
 
 
 def hold_opening(work: ClaimedSlice, bench: Bench, sure: Sequence[Tried], default_digest: str) -> None:
-    """One heat of what is known to be promising and quick (``sure_ones``), and one sitting of its best with
-    who is served. Raises Yielding as ``hold_race`` does."""
+    """One heat of candidates known to be promising and quick (``sure_ones``), and one sitting of its best
+    with the present best. Raises Yielding like ``hold_race``."""
     race = begun(work, bench, default_digest)
     make_room(work)
     _run_heat(race, sure)
@@ -83,7 +82,7 @@ def hold_opening(work: ClaimedSlice, bench: Bench, sure: Sequence[Tried], defaul
 
 
 def expected_saving_us(work: ClaimedSlice, waiting: Iterable[Tried]) -> float:
-    """Of one call, by the best of those that wait, as past trials let expect it."""
+    """The expected saving of one call, by the best waiting candidate and past trials."""
     served, odds, beats = winner_of(work.row), odds_for(work.row.target_id), to_beat(work)
     if served is None:
         return 0.0
@@ -92,8 +91,8 @@ def expected_saving_us(work: ClaimedSlice, waiting: Iterable[Tried]) -> float:
 
 
 def sure_ones(work: ClaimedSlice, waiting: Sequence[Tried]) -> list[Tried]:
-    """What may open a contest, the most promising first; before all the most promising kernel that somebody
-    approved for such operators, unless it has lost on their like."""
+    """Candidates that may open a contest, the most promising first. Before them comes the most promising
+    approved kernel for such operators, unless it has lost on similar ones."""
     odds, beats = odds_for(work.row.target_id), to_beat(work)
 
     def promise(tried: Tried) -> float:
@@ -116,7 +115,7 @@ def sure_ones(work: ClaimedSlice, waiting: Sequence[Tried]) -> list[Tried]:
 
 
 def _rest(race: RaceInProgress, waiting: Sequence[Tried], most: float) -> float:
-    """Of what was promised ``most`` in the beginning, what is by the best that waits; 0 where nobody does."""
+    """The share of the initial promise ``most`` that the best waiting candidate has; 0 if none waits."""
     if not waiting:
         return 0.0
     share = max(_promise(race, one) for one in waiting) / most if most > 0 else LEAST_REST
@@ -128,9 +127,9 @@ def _promise(race: RaceInProgress, tried: Tried) -> float:
 
 
 def _next_batch(race: RaceInProgress, waiting: list[Tried]) -> list[Tried]:
-    """The most promising of those that wait, taken out of them; those without a chance are out, unless they
-    are of the few that are tried against the odds. Kernels that somebody wrote and somebody approved for such
-    operators come first, by themselves: what they reach leaves many of the others without a chance."""
+    """The most promising waiting candidates, removed from the list. Those without a chance are dropped,
+    except the few that are tried against the odds. Approved kernels for such operators come first, alone:
+    what they reach leaves many others without a chance."""
     work = race.work
     favourites = {candidate_digest(one.route, one.parameters) for one in work.favourites}
 
@@ -161,13 +160,14 @@ def _is_submitted(tried: Tried) -> bool:
 
 
 def _must_be_tried(work: ClaimedSlice, tried: Tried) -> bool:
-    """Whatever its odds: what a round was asked for, what a search has found or somebody approved."""
+    """Candidates tried whatever their odds: those that a round was asked for, a search has found or somebody
+    approved."""
     asked_for = bool(work.row.routes) or work.row.stage != Stage.CONTEST or _is_submitted(tried)
     return asked_for or against_the_odds(work.row.operator.key, tried.digest)
 
 
 def _run_heat(race: RaceInProgress, batch: Sequence[Tried]) -> None:
-    """Build them, and race those that build; the leader so far runs with them."""
+    """Build them, and race those that build with the leader so far."""
     ours = [tried for tried in batch if not _is_submitted(tried)]
     race.report.heats += 1
     if ours:
@@ -205,7 +205,7 @@ def _heat_of(race: RaceInProgress, ours: Sequence[Tried]) -> None:
 
 
 def _time_alone(race: RaceInProgress, tried: Tried) -> None:
-    """What somebody submitted, with the default."""
+    """Time a submitted kernel with the default alone."""
     work, candidate = race.work, tried.candidate
     work.doing(tried.name)
     assert candidate is not None

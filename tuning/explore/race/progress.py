@@ -1,4 +1,4 @@
-"""The race of a slice while it runs: who takes part, who is to be beaten, what is kept of it."""
+"""The state of a slice's race: the candidates, the ratio to beat, and the evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tuning.models import Race
 from tuning.routes.base import BuiltArtifact
 
 UNDECIDED = (Purpose.DEFAULT, Purpose.FIRST)
-"""What measurements of what is served were taken for, before anything was decided."""
+"""Purposes of the present best's measurements from before any decision."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Racer:
 
 @dataclass
 class RaceInProgress:
-    """One slice's race. ``to_beat``: the best ratio so far, of who is served or of a heat."""
+    """One slice's race. ``to_beat``: the best ratio so far, of the present best or of a heat."""
 
     work: ClaimedSlice
     bench: Bench
@@ -59,7 +59,7 @@ class RaceInProgress:
 
     @property
     def incumbent(self) -> Best | None:
-        """Who was decided for before; None where what is served is only what came first."""
+        """The winner of an earlier decision; None if the present best is only a first result."""
         first = self.served is None or self.served.measurement.purpose in UNDECIDED
         return None if first else self.served
 
@@ -70,7 +70,7 @@ def begun(work: ClaimedSlice, bench: Bench, default_digest: str) -> RaceInProgre
 
 
 def to_beat(work: ClaimedSlice) -> float:
-    """The ratio of who is served."""
+    """The ratio of the present best."""
     served = winner_of(work.row)
     return max(1.0, served.ratio_to_default if served else 1.0)
 

@@ -1,5 +1,5 @@
-"""A contest's race as it ran, for people: who was tried in which order, dropped when, with what chance, and
-what the final decided. PURE."""
+"""A contest's race as a report for people: the order of tries, who was dropped when, with what chance, and
+the final's decision. PURE."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FINE = ("", "ok", "slower")
 
 @dataclass
 class Entry:
-    """One candidate. Ratios are default ÷ candidate, of the heat or of the final, as that race saw them."""
+    """One candidate. Ratios are default ÷ candidate, from the heat or the final."""
 
     route: str
     label: str
@@ -40,7 +40,7 @@ class Entry:
         return f"{self.route} · {self.label}" if self.label else self.route
 
     def ran_in_final(self, status: str, timing: Evidence | None, *, won: bool, equal: bool) -> None:
-        """Take down what the final found of it."""
+        """Add the final's result."""
         self.status, self.won, self.equal = status, won, equal
         if timing is not None:
             figures = {"median_us": timing.median_us, "ratio": timing.ratio_to_default}
@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def ended(self) -> str:
-        """What came of it, in words."""
+        """Its result in words."""
         if self.skipped:
             return f"not tried: {self.skipped}"
         if self.status not in _FINE:
@@ -94,7 +94,7 @@ class RaceReport:
 
 
 def decided_text(report: RaceReport) -> str:
-    """What the last round decided, in words."""
+    """The last round's decision in words."""
     finalists = [one for one in report.entries if one.final is not None]
     winner = next((one for one in finalists if one.won), None)
     if not finalists:

@@ -1,4 +1,4 @@
-"""Who can run an operator: a device, and a library of kernels for it. PURE, and the device is data."""
+"""Which operators a device, and a library of kernels for it, can run. PURE, and the device is data."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tuning.routes.base import Route
 
 
 class RulesContradict(CallerError):
-    """A library whose rules are not for the device that it is asked for."""
+    """A library whose rules are for other devices."""
 
 
 @dataclass(frozen=True)
 class ExecutionDevice:
-    """What a device can run at all: operator types, and element types of what they read and make. ``kind`` is
-    that of targets. What it cannot run stays with the general processor."""
+    """What a device can run: operator types, and element types of inputs and outputs. ``kind``: that of
+    targets. Everything else stays on the CPU."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class ExecutionDevice:
     dtypes: frozenset[str]
 
     def refusal(self, operator: Operator) -> str:
-        """Why it cannot run an operator; empty where it can."""
+        """Why it cannot run an operator; empty if it can."""
         if unknown := [op for op in operator.op_types if op not in self.types]:
             return f"{self.name} has no {unknown[0]}"
         read = (operator.inputs[number] for number in operator.tensor_inputs)
@@ -40,8 +40,8 @@ class ExecutionDevice:
 
 @dataclass(frozen=True)
 class LibraryRules:
-    """A library's own word on each operator. ``kinds``: of the devices that it is for; ``accepts``: anything
-    that is true where it has the operator, and has a ``reason`` where it has not."""
+    """A library's rules. ``kinds``: of the devices that it is for; ``accepts``: true for operators that it
+    has; otherwise its result has a ``reason``."""
 
     name: str
     kinds: tuple[str, ...]
@@ -49,7 +49,7 @@ class LibraryRules:
 
     @classmethod
     def of_route(cls, route: Route, setting: Setting) -> LibraryRules:
-        """What a route's ``supports`` says, asked once for each operator."""
+        """The rules of a route's ``supports``, asked once for each operator."""
         known: dict[str, object] = {}
 
         def accepts(operator: Operator) -> object:
@@ -68,7 +68,7 @@ class LibraryRules:
             )
 
     def refusal(self, operator: Operator) -> str:
-        """Why the operator is not in it; empty where it is. A rule that fails says nothing for it."""
+        """Why the library lacks the operator; empty if it has it. A rule that fails counts as a refusal."""
         try:
             said = self.accepts(operator)
         except Exception as error:  # a rule is a route's code: one operator runs unfused for it, no more
@@ -77,7 +77,7 @@ class LibraryRules:
 
 
 def by_compiled_kernels(kind: str, marks: Sequence[str]) -> ExecutionDevice:
-    """A processor as far as compilers' kernels go: the types that one of them has, by its mark in
+    """A CPU as far as compilers' kernels go: the types that one of them has, as marked in
     :mod:`opatlas.identity.operator_types`, in every element type."""
     types = frozenset().union(*(types_with(mark) for mark in marks))
     return ExecutionDevice(f"compiled kernels on {kind}", kind, types, frozenset(CODES))

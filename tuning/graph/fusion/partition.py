@@ -22,8 +22,8 @@ PRUNED = "pruned: no others have one input and one output operator together with
 
 @dataclass(frozen=True)
 class FusionPartition:
-    """``originals``: the *original subgraphs*, of what the device can run (claim 2). ``targets``: the *target
-    subgraphs* of two nodes and more, as node numbers in order (claim 3). ``unfused``: every other node, with
+    """``originals``: the *original subgraphs*, which the device can run (claim 2). ``targets``: the *target
+    subgraphs* of at least two nodes, as node numbers in order (claim 3). ``unfused``: every other node with
     its reason; so each node is in exactly one of the two."""
 
     originals: tuple[tuple[int, ...], ...]
@@ -72,7 +72,7 @@ def partitions(
     graph: ModelGraph, device: ExecutionDevice, library: LibraryRules
 ) -> dict[tuple[int, ...], FusionPartition]:
     """Of a model, under ``()``, and of each body of its branches and loops, which is a graph of its own:
-    under the number of the body's node and which body it is, and so on inwards."""
+    under the body's node and number, and so on inwards."""
     placed = map(graph.operator, range(len(graph.nodes)))
     operators = [found[0].operator if found else None for found in placed]
     every: dict[tuple[int, ...], FusionPartition] = {}
@@ -142,7 +142,7 @@ def _first_division(
     device: ExecutionDevice,
     library: LibraryRules,
 ) -> str:
-    """Why a node is not for the device; empty where it is."""
+    """Why a node is not for the device; empty if it is."""
     if node in flow.control:
         return CONTROL_FLOW
     if operator is None:

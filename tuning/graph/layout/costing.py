@@ -1,5 +1,5 @@
-"""What a choice of layouts costs, added up from the problem alone: the solvers' own sums are held against it.
-PURE."""
+"""The cost of a choice of layouts, computed from the problem alone: the solvers' own sums are compared with
+it. PURE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuning.graph.layout.problem import InvalidLayouts, LayoutProblem
 
 @dataclass(frozen=True)
 class PlacedReorder:
-    """One reorder of a value, in ``body``; ``us`` of all its runs in one run of the model."""
+    """One reorder of a value, in ``body``; ``us``: of all its runs in one run of the model."""
 
     value: str
     source: str
@@ -26,7 +26,7 @@ class PlacedReorder:
 
 @dataclass(frozen=True)
 class LayoutCosts:
-    """Microseconds of one run of the model. ``estimated_us``: what of it nobody has measured."""
+    """Microseconds of one run of the model. ``estimated_us``: the unmeasured part."""
 
     nodes_us: float
     reorders: tuple[PlacedReorder, ...]
@@ -38,8 +38,8 @@ class LayoutCosts:
 
 
 def costs_of(problem: LayoutProblem, chosen: Mapping[str, int]) -> LayoutCosts:
-    """Of one option of each node, by number; reorders stand where they cost least. Raises
-    :class:`InvalidLayouts` where a node has no choice, or a reorder that it needs is not known."""
+    """For one option of each node, by number; reorders are placed where they cost least. Raises
+    :class:`InvalidLayouts` if a node has no choice, or a needed reorder is unknown."""
     own, estimated = list[float](), list[float]()
     made = dict[str, str]()
     wanted: dict[tuple[str, str], set[BodyPath]] = defaultdict(set)
@@ -78,7 +78,7 @@ def _placed(
 def _cheapest(
     counts: Mapping[BodyPath, float], here: BodyPath, wanted: Collection[BodyPath]
 ) -> tuple[float, list[BodyPath]]:
-    """Runs of one reorder here for all that want it here or further in, or of several further in if those run
+    """Runs of one reorder here for all that need it here or further in, or of several further in if those run
     less often."""
     if here in wanted:
         return counts[here], [here]

@@ -1,8 +1,8 @@
 """How often each part of a model runs in one run of it, by a profile. PURE.
 
-ONNX has no Switch, Enter or NextIteration. An ``If`` is the condition; a loop is entered once for each run of
-its node, and every further run of its body is a next iteration. Zero runs of a part are *unknown*: what was
-fused away was not seen, and what never ran in a profile may run tomorrow.
+ONNX has no Switch, Enter or NextIteration. An ``If`` is the condition. A loop is entered once for each run of
+its node; every further run of its body is a next iteration. Zero runs of a part mean *unknown*: fused nodes
+are not seen, and what never ran in a profile may run tomorrow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opatlas.graph.typed_nodes import TypedNodes
 
 @dataclass(frozen=True)
 class ControlFlow:
-    """A branch or loop; ``bodies``: the nodes of each, in order, those of bodies within left out."""
+    """A branch or loop; ``bodies``: the nodes of each, in order, without those of inner bodies."""
 
     at: NodePath
     op_type: str
@@ -25,8 +25,8 @@ class ControlFlow:
 
     @property
     def triple(self) -> tuple[str, str, str]:
-        """Of an If: the condition, the first operator of its true branch, and the first of its false one, by
-        their unique names; empty for a branch without operators."""
+        """For an If: the unique names of the condition, of the true branch's first operator, and of the false
+        one's; empty for a branch without operators."""
         then, other = (unique_name(body[0]) if body else "" for body in self.bodies)
         return unique_name(self.at), then, other
 
@@ -47,13 +47,13 @@ def control_flow(model: TypedNodes, body: BodyPath = ()) -> list[ControlFlow]:
 
 
 def body_runs(profile: ModelProfile, body: Sequence[NodePath]) -> int:
-    """How often a body ran: as often as its first operator, or, where that was fused into another one, as the
-    first that was counted. 0: unknown."""
+    """How often a body ran: as often as its first operator, or the first counted one if that was fused. 0:
+    unknown."""
     return next((count for at in body if (count := profile.of(at).count)), 0)
 
 
 def branch_probabilities(profile: ModelProfile, branch: ControlFlow) -> tuple[float | None, float | None]:
-    """Runs of each branch ÷ runs of the If; None where either is zero. Raises :class:`InvalidProfile` where a
+    """Runs of each branch ÷ runs of the If; None if either is zero. Raises :class:`InvalidProfile` if a
     branch ran more often than its If."""
     runs = profile.of(branch.at).count
     then, other = (body_runs(profile, body) for body in branch.bodies)
@@ -64,18 +64,15 @@ def branch_probabilities(profile: ModelProfile, branch: ControlFlow) -> tuple[fl
 
 
 def iterations(profile: ModelProfile, loop: ControlFlow) -> float | None:
-    """Of each entry into a loop: (next + enter) ÷ enter; None where nothing of it was seen."""
+    """Of each entry into a loop: (next + enter) ÷ enter; None if it was not seen."""
     enter = profile.of(loop.at).count
     following = body_runs(profile, loop.bodies[0]) - enter
     return _share(following + enter, enter)
 
 
 def expected_counts(flow: Iterable[ControlFlow], profile: ModelProfile | None) -> dict[BodyPath, float]:
-    """How often each body runs in one run of the model; the model itself runs once. Nested ones multiply.
-
-    Without a profile every body runs once for each run of its node, and so does what the profile knows
-    nothing of.
-    """
+    """How often each body runs in one run of the model, which runs once; nested ones multiply. Without a
+    profile, or if it does not know a body, that runs once for each run of its node."""
     counts: dict[BodyPath, float] = {(): 1.0}
     for one in flow:
         outer = counts[one.at[:-1]]
@@ -93,8 +90,8 @@ def _factors(one: ControlFlow, profile: ModelProfile) -> list[float]:
 
 
 def _of_branch(own: float | None, other: float | None, runs: int) -> float:
-    """Of an unknown branch what the other leaves, and at least one run of those that were seen: so rarely
-    may it run that it did not, and it is never taken for one that costs nothing."""
+    """An unknown branch takes what the other leaves, and at least one of the seen runs: it may be that rare,
+    but never counts as free."""
     if own is not None:
         return own
     return 1.0 if other is None else max(1.0 - other, 1 / runs)

@@ -1,9 +1,9 @@
-"""The best layouts by dynamic programming: exact, and fast where the graph is a tree or near one. PURE.
+"""The best layouts by dynamic programming: exact, and fast if the graph is a tree or near one. PURE.
 
-One node after the other is taken out, with a table of the least cost for each choice of its neighbours (R.
-Dechter, *Bucket elimination*, 1999); along a tree that is the textbook's dynamic programming from the leaves.
-Whether a value that several read is reordered is a choice of its own, so that a reader's table does not have
-all the other readers in it. What would need too large a table is no near-tree: the integer program takes it.
+Nodes are eliminated one by one, with a table of the least cost for each choice of their neighbours (R.
+Dechter, *Bucket elimination*, 1999); along a tree that is ordinary dynamic programming from the leaves.
+Whether a value with several readers is reordered is a choice of its own, which keeps the other readers out of
+a reader's table. If a table would be too large, the graph is no near-tree, and the integer program takes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_CELLS = 1 << 18
 """Of one table."""
 MOST_CELLS_IN_ALL = 1 << 25
 MOST_NEIGHBOURS = 32
-"""Of one choice: each has two options at least, so that more would be too many cells."""
+"""Of one choice: each has at least two options, so more neighbours make too many cells."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class LayoutTable:
 
 
 def by_elimination(problem: LayoutProblem) -> tuple[dict[str, int], float] | None:
-    """An option for each node, by number, and what they cost; infinite where none fit together. None where
-    the graph is too far from a tree."""
+    """An option for each node, by number, and their cost; infinite if none fit together. None if the graph is
+    too far from a tree."""
     made = _Tables(problem)
     order = _order(made.sizes, [table.scope for table in made.tables])
     if order is None:
@@ -45,7 +45,8 @@ def by_elimination(problem: LayoutProblem) -> tuple[dict[str, int], float] | Non
 
 
 class _Tables:
-    """A problem as choices (each node's option, then whether a reorder is made) and tables of their costs."""
+    """The problem as choices (each node's option, and whether each reorder is made) and tables of their
+    costs."""
 
     def __init__(self, problem: LayoutProblem) -> None:
         self._problem = problem
@@ -78,7 +79,7 @@ class _Tables:
             self.fixed_us += float(costs.item())
 
     def _add_lone(self, maker: int, made: list[str], reader: int, place: int) -> None:
-        """Of a value that is read once, wherever that runs least often."""
+        """A value with one reader: the reorder is made where it runs least often."""
         node = self._problem.nodes[reader]
         read = node.reads[place]
         runs = self._problem.least_on_the_way(read)
@@ -92,8 +93,8 @@ class _Tables:
         self._add([maker, reader], ways[[[number[one]] for one in made], [number[one] for one in wanted]])
 
     def _add_shared(self, value: str, maker: int, made: list[str], readers: list[tuple[int, int]]) -> None:
-        """Of a value that several read: for each layout that one could want, and each body on the way to who
-        could, whether it is reordered there; and that whoever wants it has it."""
+        """A value with several readers: for each layout that a reader could need, and each body on the way to
+        it, whether it is reordered there; each reader must have what it needs."""
         nodes, outer = self._problem.nodes, self._problem.values[value].body
         reads = [(at, nodes[at].reads[place], _wanted(nodes[at], place)) for at, place in readers]
         for target in dict.fromkeys(layout for _, _, wanted in reads for layout in wanted):
@@ -135,12 +136,12 @@ def _wanted(node: LayoutNode, place: int) -> list[str]:
 
 
 def _times(runs: float, us: float) -> float:
-    """What is not known stays so, however seldom it would run."""
+    """Unknown costs stay unknown, however rarely they would occur."""
     return us if math.isinf(us) else runs * us
 
 
 def _order(sizes: Sequence[int], scopes: Iterable[tuple[int, ...]]) -> list[int] | None:
-    """In which order to take choices out, always that with the smallest table; None if one is too large."""
+    """The order of elimination, always with the smallest table next; None if one is too large."""
     near: list[set[int]] = [set() for _ in sizes]
     for scope in scopes:
         for one in scope:

@@ -1,7 +1,8 @@
-"""Nodes of a model that run as one operator channels-last, as that operator. PURE.
+"""Nodes of a model that run channels-last as one operator, and that operator. PURE.
 
-It is what the catalogue has of them in that layout (docs/plans.md): Transpose–X–Transpose over dense tensors,
-or X over the turned shapes where it goes element by element. Looked up, and so explored, like any other.
+It is the catalogue's operator for them in that layout (docs/plans.md): Transpose–X–Transpose over dense
+tensors, or X over the transposed shapes if it is element-wise. It is looked up, and so explored, like any
+other.
 """
 
 from __future__ import annotations
@@ -31,16 +32,15 @@ SENSITIVE = (
     | {"BatchNormalization", "Concat", "DepthToSpace", "GroupNormalization", "InstanceNormalization"}
     | {"LRN", "Pad", "SpaceToDepth"}
 )
-"""Types of which it matters how a picture lies, or that stand between such: of anything else channels-last is
-not looked up."""
+"""Types that depend on an image's layout, or stand between such: nothing else is looked up channels-last."""
 MOST_MADE = 2_048
-"""Nodes of all forms of several nodes that differ and are made for one model, its bodies included."""
+"""The most nodes in all different forms of several nodes made for one model, bodies included."""
 
 
 @dataclass(frozen=True)
 class LayoutForm:
-    """``placed``: the operator, its tensors and its output by the model's own numbers of values, ``turned``
-    of which lie in NHWC as the output does. ``parts``: of each node by itself, where it goes by element."""
+    """``placed``: the operator, and its tensors and output by the model's value numbers, of which those in
+    ``turned`` are NHWC like the output. ``parts``: for each element-wise node its own."""
 
     nodes: tuple[int, ...]
     placed: PlacedOperator
@@ -49,8 +49,8 @@ class LayoutForm:
 
 
 class FormShape(NamedTuple):
-    """Nodes' operators and how these hang together, what they read turned and what they make: the same in any
-    place of any model."""
+    """The nodes' operators and how they are connected, which inputs are transposed, and the outputs: the same
+    at any place of any model."""
 
     parts: PartsShape
     turned: tuple[int, ...]
@@ -59,12 +59,12 @@ class FormShape(NamedTuple):
 
 
 KnownForms = dict[FormShape, LayoutForm | None]
-"""None where there is none."""
+"""None if there is no form."""
 
 
 class MadeForms:
-    """Forms of one model and its bodies. ``known``: those that were made before, for whichever model; its own
-    are put there too. So many are made as if none had been, or a plan would depend on the plans before."""
+    """The forms of one model and its bodies. ``known``: forms made before, for any model; new ones are added.
+    The limit counts as if none had been made, or a plan would depend on earlier plans."""
 
     def __init__(self, known: KnownForms | None = None) -> None:
         self.known = {} if known is None else known
@@ -72,7 +72,7 @@ class MadeForms:
         self._left = MOST_MADE
 
     def of(self, parts: Sequence[PlacedOperator], what: FormShape) -> LayoutForm | None:
-        """By the numbers that ``what`` has. None too for several nodes where :data:`MOST_MADE` were made."""
+        """By the numbers of ``what``. Also None for several nodes beyond :data:`MOST_MADE`."""
         if what not in self._mine and len(parts) > 1:
             if len(parts) > self._left:
                 return None
@@ -93,9 +93,8 @@ def forms_of(
     placed: Mapping[int, PlacedOperator],
     made_before: MadeForms | None = None,
 ) -> list[LayoutForm]:
-    """Of those units that can run channels-last. ``placed``: the operators of nodes. Units that differ in
-    their place alone are made once, in another body of the model too where that says what was
-    ``made_before``."""
+    """Of the units that can run channels-last. ``placed``: the operators of nodes. Units that differ in their
+    place alone are made once, in another body of the model too if that says what was ``made_before``."""
     found, every = list[LayoutForm](), made_before or MadeForms()
     for unit in units:
         if model.misfit(unit) or not placed.keys() >= set(unit):
@@ -157,7 +156,7 @@ def _between_transposes(
 
 
 def _kinds(parts: Sequence[PlacedOperator]) -> dict[int, TensorType]:
-    """Of all values that the operators read and make."""
+    """The types of all inputs and outputs of the operators."""
     found = {}
     for part in parts:
         numbers = (*part.operator.tensor_inputs, *part.operator.outputs)
@@ -169,14 +168,14 @@ def _kinds(parts: Sequence[PlacedOperator]) -> dict[int, TensorType]:
 
 @lru_cache(maxsize=4096)
 def transpose(kind: TensorType, source: str, target: str) -> Operator:
-    """What brings a value of this type in the model from one layout into the other."""
+    """The operator that brings a value of this type from one layout into the other."""
     made = reorder_operator(kind, source, target)
     assert made is not None  # neither has blocks
     return made
 
 
 def _turned_part(part: PlacedOperator) -> PlacedOperator:
-    """An operator that goes by element over tensors whose dimensions are in another order."""
+    """An element-wise operator over tensors with their dimensions in another order."""
     document = part.operator.to_json()
     del document["produced"]
     for described in document["inputs"]:

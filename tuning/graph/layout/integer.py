@@ -1,7 +1,7 @@
 """The best layouts by integer programming (HiGHS, through SciPy), for graphs that are far from trees. PURE.
 
-The layouts that a lone reader takes a value from and to are a flow, so that along a tree the program is whole
-by itself; elsewhere HiGHS branches on the nodes' options.
+The layouts of a value with one reader are a flow, so that along a tree the program's solution is integral by
+itself; elsewhere HiGHS branches on the nodes' options.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tuning.graph.layout.problem import LayoutProblem, LayoutRead, on_the_way
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """``chosen``: None where none was found in time, or none fits (``is_infeasible``); ``bound_us``: no
-    choice costs less."""
+    """``chosen``: None if none was found in time, or none fits (``is_infeasible``); ``bound_us``: no choice
+    costs less."""
 
     chosen: dict[str, int] | None
     bound_us: float
@@ -30,7 +30,7 @@ class ProgramResult:
 
 
 def by_integer_program(problem: LayoutProblem, seconds: float) -> ProgramResult:
-    """The best that is found within so many seconds."""
+    """The best choice found within so many seconds."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -52,7 +52,7 @@ def by_integer_program(problem: LayoutProblem, seconds: float) -> ProgramResult:
 
 
 INFEASIBLE = 2
-"""What SciPy's ``milp`` calls a program that nothing fulfils."""
+"""The status of SciPy's ``milp`` for an infeasible program."""
 
 
 class _Program:
@@ -103,8 +103,8 @@ class _Program:
     def _flow(
         self, read: LayoutRead, leaving: Mapping[str, list[int]], arriving: Mapping[str, list[int]]
     ) -> None:
-        """Of a value that is read once: a column for each pair of layouts that a reorder is known for; so
-        much leaves each layout as its maker's options give, so much arrives in each as its reader takes."""
+        """A value with one reader: a column for each pair of layouts with a known reorder. Each layout's
+        outflow is given by the maker's options, its inflow by the reader's."""
         reorders = self._problem.values[read.value].reorders
         runs = self._problem.least_on_the_way(read)
         flows: dict[tuple[str, str], int] = {}
@@ -128,8 +128,8 @@ class _Program:
         leaving: Mapping[str, list[int]],
         arriving: Mapping[str, list[int]],
     ) -> None:
-        """Of a value that several read: whoever takes a layout finds it made so, or a copy on its way, which
-        others may read too; and there is a copy of what is made alone."""
+        """A value with several readers: each finds its layout made, or a copy on its way, which others may
+        read too; copies are made only from existing layouts."""
         value = self._problem.values[read.value]
         for target, columns in arriving.items():
             row = [(one, -1.0) for one in columns] + [(one, 1.0) for one in leaving.get(target, ())]

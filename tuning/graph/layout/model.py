@@ -1,7 +1,7 @@
 """A model's layouts as a problem: its values and nodes, bodies included, tables of costs, and counts. PURE.
 
-Branches and loops do no work of their own and are in any layout. What leaves an If is in one layout whichever
-branch made it; what a Loop carries is in one layout in every iteration, before the first and after the last.
+Branches and loops do no work of their own and accept any layout. An If's output has one layout whichever
+branch made it. A Loop's carried value has one layout in every iteration, before the first and after the last.
 Conditions and counts are in any layout too. Weights are packed once and never reordered in a run.
 """
 
@@ -30,21 +30,21 @@ from tuning.graph.layout.problem import (
 )
 
 Tables = Mapping[NodePath, Sequence[LayoutOption]]
-"""By node: the layouts that it can run in and what it takes so. An option's inputs are those that are no
-constants, in the node's order; its outputs those that somebody reads."""
+"""By node: its possible layouts and their times. An option's inputs are the non-constant ones in the node's
+order; its outputs those that are read."""
 FREE = MarkedCost(0.0)
 
 
 class KnownReorders(Protocol):
-    """What is known of reorders, as :class:`tuning.graph.layout.reorders.ReorderCosts` is."""
+    """The interface of :class:`tuning.graph.layout.reorders.ReorderCosts`."""
 
     def cost(self, kind: TensorType, source: str, target: str) -> MarkedCost | None: ...
 
 
 @dataclass(frozen=True)
 class ModelLayouts:
-    """``without``: operators that nothing is known of, which stay row-major; ``left_out``: by node, options
-    that cannot be, and why; ``estimated``: reorders that nobody has measured, to be looked up as
+    """``without``: operators without known times, which stay row-major; ``left_out``: by node, impossible
+    options, and why; ``estimated``: unmeasured reorders, to be looked up as
     :func:`tuning.graph.layout.reorders.reorder_operator` says."""
 
     problem: LayoutProblem
@@ -87,8 +87,8 @@ def layouts_of(
 def layouts_of_needed(
     model: TypedNodes, tables: Tables, reorders: KnownReorders, counts: Mapping[BodyPath, float]
 ) -> LayoutProblem:
-    """The same of those nodes alone that a table is of: of the others nothing is needed. What comes and goes
-    is row-major."""
+    """The same for the nodes with a table alone; the others are not needed. Inputs and outputs are
+    row-major."""
     made = _Assembly(tables, reorders, tables.keys())
     ends = (_ends(what, map(str, numbers), numbers, {}) for what, numbers in _numbers(model))
     made.add_model(model, *ends)
@@ -96,13 +96,13 @@ def layouts_of_needed(
 
 
 def handed_name(at: NodePath, place: int) -> str:
-    """What stands in a problem for all that a branch or loop hands on at one place of its outputs."""
+    """The name in a problem for all values that a branch or loop passes on at one output."""
     return f"{unique_name(at)} hands on {place}"
 
 
 @dataclass(frozen=True)
 class _End:
-    """An input or output: what people call it, and the layout that it has to have."""
+    """An input or output: its name, and its required layout."""
 
     name: str
     said: str
@@ -172,7 +172,7 @@ class _Assembly:
         return ModelLayouts(problem, tuple(self.without), self.left_out, tuple(self.estimated))
 
     def value(self, name: str) -> LayoutValue:
-        """With the reorders that its size has, shared by all values of a type."""
+        """With the reorders for its size, shared by all values of a type."""
         kind = self.kinds[name]
         if kind not in self._reorders_of:
             fitting = [layout for layout in self._layouts if not misfit(layout, kind)]
@@ -211,7 +211,7 @@ class _Assembly:
         self.nodes.append(LayoutNode(unique_name(at), at[:-1], tuple(reads), tuple(makes), tuple(options)))
 
     def _options(self, at: NodePath, reads: list[LayoutRead], makes: list[str]) -> list[LayoutOption]:
-        """Those that its tensors can be in; where there are none, it stays row-major."""
+        """The options that its tensors can have; if there are none, it stays row-major."""
         kinds = [self.kinds[name] for name in (*(read.value for read in reads), *makes)]
         fitting, reasons = list[LayoutOption](), dict[str, None]()
         for option in self.tables.get(at, ()):
@@ -284,8 +284,8 @@ class _Assembly:
         reads: list[LayoutRead],
         makes: list[str],
     ) -> None:
-        """In one layout on all sides; a constant among what is handed on is row-major, as all constants
-        are that no operator packs."""
+        """One layout on all sides; a constant that is passed on is row-major, like all constants that no
+        operator packs."""
         bodies = model.bodies[at[-1]]
         becomes = zip(bodies, one.becomes, strict=True)
         is_constant = one.begins != LEFT_OUT and model.is_constant(one.begins)
@@ -304,7 +304,7 @@ class _Assembly:
     def _indifferent(
         self, name: str, body: BodyPath, reads: list[LayoutRead], makes: list[str], layouts: Iterable[str]
     ) -> None:
-        """One of these layouts on all sides, for nothing."""
+        """One of these layouts on all sides, at no cost."""
         kinds = [self.kinds[one] for one in (*(read.value for read in reads), *makes)]
         fitting = [one for one in layouts if not any(misfit(one, kind) for kind in kinds)]
         options = tuple(
@@ -328,10 +328,10 @@ class _Assembly:
 
 
 def _captured(body: TypedBody, scope: Mapping[int, str]) -> dict[int, str]:
-    """What a body has of the values around it."""
+    """The outer values that a body reads."""
     return {own: scope[outer] for own, outer in body.captured if outer in scope}
 
 
 def _reads(scope: Mapping[int, str], numbers: Iterable[int], body: BodyPath) -> list[LayoutRead]:
-    """Of those that are no constants."""
+    """The non-constant ones."""
     return [LayoutRead(scope[number], body) for number in numbers if number in scope]

@@ -1,8 +1,8 @@
-"""Names of layouts, and which tensors they can be of. PURE.
+"""Names of layouts, and which tensors can have them. PURE.
 
-``NHWC`` stores dimensions in that order; ``NCHW8c`` splits the channels into blocks of eight, which lie
-innermost. Row-major is how ONNX says a tensor, so ``NCHW`` and ``OIHW`` are row-major. A name that is none of
-these (``L1``, ``buffer``) says nothing of a tensor's dimensions and can be of every one.
+``NHWC`` stores dimensions in that order; ``NCHW8c`` splits the channels into blocks of eight, the innermost
+dimension. ONNX's tensors are row-major, so ``NCHW`` and ``OIHW`` are row-major. Any other name (``L1``,
+``buffer``) says nothing about dimensions, and every tensor can have it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from opatlas.graph.types import TensorType
 
 ROW_MAJOR = "row-major"
 NHWC = "NHWC"
-"""The one layout beside it in which plans run operators."""
+"""The one other layout in which plans run operators."""
 ANY = "any"
-"""Of a model's output that whoever takes it takes in every layout."""
+"""The layout of a model's output if its reader accepts every one."""
 _INSIDE = "inside "
 _ORDERS = ("NCW", "NCHW", "NCDHW", "OIW", "OIHW", "OIDHW")
 _NAME = re.compile(r"([A-Z]+?)(?:(\d+)([a-z]))?")
 
 
 def inside(unit: int, layout: str) -> str:
-    """How a value lies that never leaves one operator of several nodes, which runs in a layout: there is no
-    reorder from it or into it, so either all nodes of the unit run so, or none does."""
+    """The layout of a value inside one operator of several nodes. There is no reorder from or to it, so
+    either all nodes of the unit run so, or none does."""
     return f"{_INSIDE}{unit} {layout}"
 
 
@@ -38,8 +38,8 @@ def settled(layout: str) -> str:
 
 
 def misfit(layout: str, kind: TensorType | None) -> str:
-    """Why a tensor cannot be in a layout, in words; empty where it can. ``kind``: None where its shape is
-    only known when the model runs, or it is no tensor."""
+    """Why a tensor cannot have a layout, in words; empty if it can. ``kind``: None if its shape is unknown
+    before the run, or it is no tensor."""
     if layout == ROW_MAJOR or is_inside(layout):
         return ""
     if kind is None:
@@ -62,7 +62,7 @@ def is_told(layout: str) -> bool:
 
 
 def stored_order(layout: str, rank: int, split: int | None = None) -> list[tuple[int, str]]:
-    """In which order dimensions lie, as (axis, part): part ``""`` of a whole one; where axis ``split`` is cut
+    """The stored order of dimensions, as (axis, part): part ``""`` for a whole one; for the axis ``split``
     into blocks, ``"outer"`` and ``"inner"``."""
     parts = _parts(layout)
     order, letters, axis, own = parts or ("", "", 0, 0)
@@ -79,7 +79,7 @@ def stored_order(layout: str, rank: int, split: int | None = None) -> list[tuple
 
 
 def block_of(layout: str) -> tuple[int, int] | None:
-    """The axis that is split, and into blocks of how many."""
+    """The axis that is split, and the size of its blocks."""
     parts = _parts(layout)
     return (parts[2], parts[3]) if parts and parts[3] else None
 

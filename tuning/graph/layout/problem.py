@@ -1,13 +1,11 @@
-"""What is to be decided: which of its layouts each operator of a model runs in. PURE.
+"""The problem to solve: in which of its layouts each operator of a model runs. PURE.
 
-A value is made in one layout and read in others; where they differ a reorder stands between, once for each
-layout that it is wanted in and not once for each reader, in whichever body on the way to its readers runs
-least often.
+A value is made in one layout and read in others. If they differ, a reorder stands between: once for each
+layout that is needed, not once for each reader, in the body on the way to its readers that runs least often.
 
-Nodes that may run as one operator have an option for each such operator that they could be part of, in each
-of its layouts: what they hand to one another lies *inside* it then (``names.inside``), which no reorder makes
-of anything else. So who is part of one takes all of it with it, and operators that share nodes exclude each
-other, without a word of that in the solvers.
+Nodes that may run as one operator have an option for each such operator, in each of its layouts. Values
+between them are then *inside* (``names.inside``), which no reorder can make. So a unit takes all of its nodes
+or none, and units that share nodes exclude each other, without special rules in the solvers.
 """
 
 from __future__ import annotations
@@ -21,16 +19,16 @@ from opatlas.graph.linked import BodyPath
 from opatlas.graph.types import TensorType
 
 ReorderOf = tuple[TensorType, str, str]
-"""A tensor's type, the layout that it is in, and the one that it is wanted in."""
+"""A tensor's type, its layout, and the layout that is needed."""
 
 
 class InvalidLayouts(CallerError):
-    """Layouts, costs or counts that cannot be, or that do not fit together."""
+    """Layouts, costs or counts that are impossible or do not fit together."""
 
 
 @dataclass(frozen=True)
 class MarkedCost:
-    """Microseconds of one run; ``is_estimate``: nobody has measured it yet."""
+    """Microseconds of one run; ``is_estimate``: not measured yet."""
 
     us: float
     is_estimate: bool = False
@@ -38,7 +36,7 @@ class MarkedCost:
 
 @dataclass(frozen=True)
 class LayoutOption:
-    """One layout of each of a node's reads and of each value that it makes, and what it takes so."""
+    """One layout of each of a node's reads and outputs, and its time."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -55,7 +53,7 @@ class LayoutRead:
 
 @dataclass(frozen=True)
 class LayoutNode:
-    """One operator, or what has the same layout on all sides; of options that cost the same the first is
+    """One operator, or a node with the same layout on all sides; of options with equal cost the first is
     taken."""
 
     name: str
@@ -75,8 +73,8 @@ class LayoutValue:
 
 @dataclass(frozen=True)
 class LayoutProblem:
-    """``counts``: how often each body runs in one run of the model. Raises :class:`InvalidLayouts` unless it
-    all fits together."""
+    """``counts``: how often each body runs in one run of the model. Raises :class:`InvalidLayouts` unless
+    everything fits together."""
 
     nodes: tuple[LayoutNode, ...]
     values: Mapping[str, LayoutValue]
@@ -128,7 +126,7 @@ class LayoutProblem:
 
 
 def on_the_way(outer: BodyPath, inner: BodyPath) -> list[BodyPath]:
-    """Bodies from one to another in it, both with them."""
+    """The bodies from one to another inside it, both included."""
     return [inner[:depth] for depth in range(len(outer), len(inner) + 1, 2)]
 
 

@@ -1,4 +1,4 @@
-"""What bringing a tensor from one layout into another takes, and which operator that is. PURE."""
+"""The time for bringing a tensor from one layout into another, and the operator that does. PURE."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tuning.graph.layout.problem import MarkedCost, ReorderOf
 
 CALL_US = 2.0
 BYTES_PER_US = 2_000.0
-"""Of a reorder that nobody timed: a call, and bytes that are read and written once at what one core of a
-server moves when it does not read in order. Both are guesses, and what is made of them says so."""
+"""For an unmeasured reorder: a call, and one read and write of its bytes at what one server core moves out of
+order. Both are guesses, and results are marked so."""
 
 
 @dataclass(frozen=True)
 class ReorderCosts:
-    """``times``: of those that are published, in microseconds, by settled names of layouts."""
+    """``times``: of published ones in microseconds, by settled names of layouts."""
 
     times: Mapping[ReorderOf, float] = field(default_factory=dict)
 
     def cost(self, kind: TensorType, source: str, target: str) -> MarkedCost:
-        """As it was timed, else as its size lets expect, marked."""
+        """The measured time, else an estimate by size, marked as such."""
         known = self.times.get((kind, settled(source), settled(target)))
         if known is not None:
             return MarkedCost(known)
@@ -35,9 +35,8 @@ class ReorderCosts:
 
 
 def reorder_operator(kind: TensorType, source: str, target: str) -> Operator | None:
-    """A reorder as the operator that it is looked up as: a Transpose of what is stored, between Reshapes
-    where blocks are made or dissolved. None where a layout's name does not say how it is stored, or both
-    have blocks of their own."""
+    """A reorder as an operator to look up: a Transpose of the stored tensor, between Reshapes if blocks are
+    made or dissolved. None if a layout's name does not say how it is stored, or both have blocks."""
     source, target = settled(source), settled(target)
     blocks = {one for one in map(block_of, (source, target)) if one}
     if len(blocks) > 1 or not (is_told(source) and is_told(target)):

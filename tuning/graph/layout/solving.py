@@ -1,4 +1,4 @@
-"""The best choice of layouts: exact where the graph allows, with the gap said where it does not. PURE."""
+"""The best choice of layouts: exact if the graph allows, otherwise with the gap. PURE."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tuning.graph.layout.names import is_inside
 from tuning.graph.layout.problem import InvalidLayouts, LayoutNode, LayoutOption, LayoutProblem
 
 LIMIT_S = 1.5
-"""Of the integer program: planning has two seconds for 2,000 operators, and the rest of it needs some too."""
+"""Of the integer program: planning has two seconds for 2,000 operators, and the rest needs some too."""
 ELIMINATION, PROGRAM, UNIFORM = "dynamic programming", "integer programming", "one layout for all"
 AT_HAND = "a choice of parts of it"
 SLACK = 1e-6
-"""By which part two sums of the same numbers may differ."""
+"""The relative difference allowed between two sums of the same numbers."""
 
 
 @dataclass(frozen=True)
 class LayoutSolution:
-    """``chosen``: an option of each node, by number; ``by``: how it was found; ``gap``: the part of its cost
-    by which the best may be below it at most, 0 where it is the best."""
+    """``chosen``: an option of each node, by number; ``by``: the method; ``gap``: by which share of its cost
+    the best may be below it at most, 0 if it is the best."""
 
     chosen: Mapping[str, int]
     costs: LayoutCosts
@@ -37,13 +37,9 @@ def solve(
     seconds: float = LIMIT_S,
     at_hand: Callable[[], Iterable[Mapping[str, int]]] = tuple,
 ) -> LayoutSolution:
-    """The choice that costs least in all. ``seconds``: for the integer program, where dynamic programming
-    does not do; after them the best that was found is given, with its gap, or one that was ``at_hand`` before
-    if that is as good.
-
-    Raises :class:`InvalidLayouts` where no choice of layouts fits together, for want of reorders, or none was
-    found in time.
-    """
+    """The cheapest choice. ``seconds``: for the integer program, used if dynamic programming cannot; after
+    them the best one found is returned with its gap, or the one ``at_hand`` if that is as good. Raises
+    :class:`InvalidLayouts` if no choice fits, for want of reorders, or none was found in time."""
     found = by_elimination(problem)
     if found is not None:
         chosen, said_us = found
@@ -79,7 +75,7 @@ def _by_program(
 
 
 def _held(problem: LayoutProblem, solution: LayoutSolution, said_us: float) -> LayoutSolution:
-    """A solver's own sum against the one that is added up from the problem alone."""
+    """Compares a solver's own sum with the one computed from the problem alone."""
     total_us = solution.costs.total_us
     if abs(total_us - said_us) > SLACK * max(total_us, said_us, 1.0):
         raise OpatlasError(f"Layouts by {solution.by} were said to take {said_us} µs; they take {total_us}.")
@@ -87,22 +83,21 @@ def _held(problem: LayoutProblem, solution: LayoutSolution, said_us: float) -> L
 
 
 def _least_of_nodes(problem: LayoutProblem) -> float:
-    """No choice costs less: each node by its cheapest option, without any reorder."""
+    """A lower bound: each node's cheapest option, without any reorder."""
     return math.fsum(
         problem.counts[node.body] * min(option.cost.us for option in node.options) for node in problem.nodes
     )
 
 
 def _uniform(problem: LayoutProblem) -> Iterator[dict[str, int]]:
-    """One layout for all, as far as each node by itself has it: what is left if the program finds nothing in
-    time."""
+    """One layout for every node that has it: the fallback if the program finds nothing in time."""
     sides = (one for node in problem.nodes for option in node.options for one in _sides(option))
     for layout in dict.fromkeys(one for one in sides if not is_inside(one)):
         yield {node.name: _nearest(node, layout) for node in problem.nodes}
 
 
 def _nearest(node: LayoutNode, layout: str) -> int:
-    """The node's option that has this layout on most sides; of several the cheapest."""
+    """The node's option with this layout on most sides; of several the cheapest."""
 
     def worth(at: int) -> tuple[bool, int, float]:
         option = node.options[at]

@@ -1,6 +1,8 @@
-"""Units of a model, of its bodies too, as a problem of layouts: which of them run, in row-major or, where
-they can, channels-last. PURE. What is told by layout is what a unit reads or makes channels-last; everything
-else is as it is."""
+"""The units of a model and its bodies as a problem of layouts: which of them run, in row-major or, if they
+can, channels-last. PURE.
+
+Only a unit's channels-last inputs and outputs have a layout; everything else stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,10 @@ from tuning.graph.layout.solving import LayoutSolution
 
 @dataclass(frozen=True)
 class LayoutUnit:
-    """Nodes of ``body`` that may run as one operator: one by itself, or several of which each but the last
-    makes only what the others read. ``us``: in row-major; of a node by itself None where that is not known,
-    of several None where they are not to run so. ``nhwc``: what they take channels-last, reading ``turned``
-    so, None where nobody can."""
+    """Nodes of ``body`` that may run as one operator: a single node, or several of which each but the last
+    makes only what the others read. ``us``: in row-major; None for a single node of unknown time, or for
+    several that shall not run so. ``nhwc``: their time channels-last, with ``turned`` inputs so, None if
+    impossible."""
 
     nodes: tuple[int, ...]
     us: float | None
@@ -34,12 +36,12 @@ class LayoutUnit:
 
     @property
     def paths(self) -> list[NodePath]:
-        """Where its nodes are."""
+        """The places of its nodes."""
         return [(*self.body, node) for node in self.nodes]
 
     @property
     def ways(self) -> list[tuple[str, MarkedCost]]:
-        """In which layouts it can run, and what it takes so."""
+        """Its possible layouts, with their times."""
         found = list[tuple[str, MarkedCost]]()
         if self.us is not None or len(self.nodes) == 1:
             found.append((ROW_MAJOR, MarkedCost(self.us or 0.0)))
@@ -49,13 +51,13 @@ class LayoutUnit:
 
 
 RunUnit = tuple[LayoutUnit, str]
-"""A unit that runs, and in which layout."""
+"""A unit that runs, and its layout."""
 
 
 class UnitsProblem:
-    """``units``: each node that is needed by itself, and those of several nodes, which may share nodes; of
-    what costs the same the first is taken. ``counts``: how often each body runs. Values are named by where
-    they are made and their numbers there."""
+    """``units``: each needed node as a single unit, and those of several nodes, which may share nodes; of
+    equal costs the first is taken. ``counts``: how often each body runs. Values are named by where they are
+    made and their numbers there."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class UnitsProblem:
     def _options(
         self, unit: LayoutUnit, number: int, layout: str, cost: MarkedCost
     ) -> Iterable[LayoutOption]:
-        """Of each of its nodes; the last is where its time counts."""
+        """The options of each of its nodes; its time counts at the last."""
         model, within = self._model.within(unit.body), inside(number, layout)
         made = frozenset().union(*(model.nodes[node].makes for node in unit.nodes))
         turned = frozenset(unit.turned) if layout == NHWC else frozenset[int]()
@@ -95,7 +97,8 @@ class UnitsProblem:
             yield LayoutOption(inputs, outputs, cost if is_last else FREE)
 
     def chosen(self, runs: Iterable[RunUnit]) -> dict[str, int]:
-        """These units, each so, and every other node by itself in row-major, as a choice in the problem."""
+        """These units with these layouts, and every other node alone in row-major, as a choice in the
+        problem."""
         found = dict.fromkeys((node.name for node in self.problem.nodes), 0)
         for unit, layout in runs:
             for at in unit.paths:
@@ -112,7 +115,7 @@ class UnitsProblem:
         return self.chosen(fewer.runs(chosen)) | rest
 
     def runs(self, chosen: Mapping[str, int]) -> list[RunUnit]:
-        """Which units run by a choice, in the order of their last nodes, and in which layout each."""
+        """The units that a choice runs, in the order of their last nodes, with their layouts."""
         found = list[RunUnit]()
         for at, runs in self._runs.items():
             unit, layout = runs[chosen[unique_name(at)]]
@@ -121,7 +124,7 @@ class UnitsProblem:
         return found
 
     def channels_last(self, solution: LayoutSolution) -> ChannelsLast:
-        """What a solution comes to in the model."""
+        """The part of the model that a solution runs channels-last."""
         model, units = self._model, [
             unit for unit, layout in self.runs(solution.chosen) if layout == NHWC
         ]  # fmt: skip

@@ -1,1 +1,1 @@
-"""Passes that make plans: each takes a draft and gives another one. PURE."""
+"""Passes that make plans: each maps a draft to another one. PURE."""

@@ -1,4 +1,4 @@
-"""What each node of a draft may run as: by itself or in an operator of several nodes, each in row-major or
+"""The alternatives of each node of a draft: alone or in an operator of several nodes, each in row-major or
 channels-last. PURE."""
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tuning.graph.passes.draft import PlanDraft
 from tuning.graph.passes.fusion import heavy_nodes
 
 MOST_OF_NODE = 8
-"""Operators of several nodes that one node may be part of, those that save most: tables of dynamic
-programming have all alternatives of a node by those of its neighbours."""
+"""The most operators of several nodes for one node, those that save most: tables of dynamic programming
+multiply a node's alternatives by its neighbours'."""
 
 
 class PlanUnits:
-    """Of a model's own draft, or of one of its bodies'."""
+    """For a model's draft, or for one of its bodies'."""
 
     def __init__(self, draft: PlanDraft, body: BodyPath) -> None:
         self.draft, self.body = draft, body
@@ -43,12 +43,12 @@ class PlanUnits:
 
     @property
     def unless_fused(self) -> list[LayoutUnit]:
-        """The same, without what is not fused now."""
+        """The same without units that are not fused now."""
         return [one for one in self.known if len(one.nodes) == 1 or one.nodes in self._own]
 
     @property
     def own(self) -> list[RunUnit]:
-        """What runs now, all of it in row-major."""
+        """What runs now, all in row-major."""
         return [
             (one, ROW_MAJOR)
             for one in self.unless_fused
@@ -57,14 +57,14 @@ class PlanUnits:
 
     @cached_property
     def hoped(self) -> list[LayoutUnit]:
-        """The best that could be: what is not published channels-last takes as little so as can be hoped."""
+        """The best possible case: an unpublished unit takes as little channels-last as can be hoped."""
         several = [self._at_best(one) for one in self._several]
         return [*map(self._at_best, self._single.values()), *self._most_promising(several)]
 
     def asked(self, unit: LayoutUnit) -> tuple[str, float]:
-        """The operator that a hoped unit is channels-last, and what it might save at best, as often as it
-        runs: all that it takes now, or, of nodes that are not fused now, what their own best times come to
-        beyond what is hoped."""
+        """The channels-last operator of a hoped unit, and the most that it might save over all its runs: all
+        its present time or, for nodes that are not fused now, the excess of their own best times over the
+        hoped one."""
         us = self.draft.row_major_us(unit.nodes) or 0.0
         if len(unit.nodes) > 1 and unit.nodes not in self._own and unit.nhwc is not None:
             us = min(us, math.fsum(map(self._least_us, unit.nodes))) - unit.nhwc.us
@@ -79,8 +79,8 @@ class PlanUnits:
         return replace(one, turned=form.turned, nhwc=self._nhwc(form, self.draft.left_apart_us(node)))
 
     def _fused(self, nodes: tuple[int, ...]) -> LayoutUnit | None:
-        """As far as it takes less than its nodes by themselves do in the same layout; None where nobody knows
-        what these take."""
+        """The fused time, if it is below that of the single nodes in the same layout; None if these are
+        unknown."""
         if not self._single.keys() >= set(nodes):
             return None
         parts = [self._single[node] for node in nodes]
@@ -100,8 +100,8 @@ class PlanUnits:
         return replace(one, turned=form.turned, nhwc=cost)
 
     def _nhwc(self, form: LayoutForm, left_us: float | None) -> MarkedCost | None:
-        """What goes by element takes what it does left to ONNX Runtime in row-major, until that is published.
-        None where it is not known, or nobody who runs in a plan has it."""
+        """An element-wise node takes as long as in ONNX Runtime in row-major until its time is published.
+        None if unknown, or nothing that runs in a plan has it."""
         known = self.draft.published.get(form.placed.operator.key)
         us = known.in_plan_us if known is not None else left_us if form.parts else None
         return None if us is None else MarkedCost(us, is_estimate=known is None)
@@ -118,9 +118,9 @@ class PlanUnits:
         return replace(one, turned=form.turned, nhwc=MarkedCost(us, is_estimate=True))
 
     def _fused_at_best(self, one: LayoutUnit, form: LayoutForm) -> LayoutUnit:
-        """It saves what lies between its nodes, not what they compute. Its nodes' own operators are asked for
-        before it; of several products or convolutions, a kernel of which has to be the fastest at each,
-        nothing is hoped."""
+        """Fusion saves the traffic between its nodes, not their computation. The single nodes' operators are
+        asked for first. Nothing is hoped of several products or convolutions: one kernel would have to be the
+        fastest at each."""
         if any(map(self._is_open, one.nodes)) or len(heavy_nodes(self.draft, one.nodes)) > 1:
             return one
         us = self.draft.fused_us(one.nodes) if form.parts else None  # by element no less than in row-major
@@ -137,7 +137,7 @@ class PlanUnits:
     # ---- bounds -------------------------------------------------------------------------------------
 
     def _most_promising(self, several: Sequence[LayoutUnit]) -> list[LayoutUnit]:
-        """What can run at all, as far as the bound lets; all that is fused now."""
+        """All that can run, within the bound, and all that is fused now."""
         taken, kept = Counter[int](), list[LayoutUnit]()
         for one in sorted((one for one in several if one.ways), key=self._rank):
             if one.nodes in self._own or all(taken[node] < MOST_OF_NODE for node in one.nodes):

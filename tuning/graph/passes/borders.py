@@ -1,5 +1,5 @@
-"""Kernels that do not pay for the cuts which they make run in no plan (:mod:`opatlas.plan.cuts`), where a
-profile says what cuts cost. PURE."""
+"""Drops kernels that do not pay for their cuts (:mod:`opatlas.plan.cuts`), if a profile says what cuts cost.
+PURE."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tuning.graph.passes.draft import PlanDraft
 
 
 def worth_their_borders(draft: PlanDraft) -> PlanDraft:
-    """A draft with those of its kernels that take less in all, ends of regions with them. What runs
-    channels-last stays."""
+    """The draft with the kernels that make the whole cheaper, region borders included. Channels-last units
+    stay."""
     if draft.borders is None or not draft.chosen:
         return draft
     kept = worth_their_cuts(

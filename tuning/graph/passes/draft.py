@@ -1,4 +1,4 @@
-"""What passes work on: a model's structure, what is published of its operators, and what was chosen so far.
+"""What passes work on: a model's structure, the published times of its operators, and the choices so far.
 PURE."""
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from tuning.graph.layout.forms import LayoutForm
 from tuning.graph.layout.problem import ReorderOf
 
 ALONE = "the default alone, not in place"
-"""What a published default's time is: of the operator by itself, where a framework may fuse it in a model."""
+"""The label of a published default's time: the operator alone, although a framework may fuse it in a
+model."""
 BY_ONNX_RUNTIME = "ONNX Runtime alone, not in place"
 """The same of who runs what a plan leaves."""
 
 
 @dataclass(frozen=True)
 class PublishedKernel:
-    """The fastest implementation of an operator that can run in a model; times in microseconds, of the race
+    """The fastest implementation of an operator that can run in a model; times in microseconds, from the race
     that published it."""
 
     implementation: int
@@ -49,17 +50,16 @@ class PublishedKernel:
     def choice(
         self, operator: str, tensors: tuple[int, ...], over: Alternative, fused: tuple[int, ...] = ()
     ) -> NodeChoice:
-        """It, for nodes that are this operator of these values."""
+        """The choice of this kernel for nodes that form the operator over these values."""
         by = ByKernel(operator, self.artifact, tensors, self.said)
         return NodeChoice(by, self.median_us, (over,), fused)
 
 
 @dataclass(frozen=True)
 class KnownOperator:
-    """What the catalogue has of one operator. ``default_us``: the default's time, alone; ``best``: who is
-    fastest of all, in words; ``onnxruntime_us``: ONNX Runtime's time where it was tried, alone, in proportion
-    to the default's. ``inexact``: why its fastest kernel is less exact than is asked for, and so not the
-    ``kernel``."""
+    """What the catalogue has of one operator. ``default_us``: the default's time alone; ``best``: the fastest
+    of all, in words; ``onnxruntime_us``: ONNX Runtime's time alone if it was tried, in proportion to the
+    default's. ``inexact``: why its fastest kernel is too inexact to be the ``kernel``."""
 
     default_us: float
     best: str
@@ -69,27 +69,26 @@ class KnownOperator:
 
     @property
     def left_us(self) -> float:
-        """What it takes, alone, where a plan leaves it to ONNX Runtime: the default's time where ONNX
-        Runtime's is not known."""
+        """Its time alone if a plan leaves it to ONNX Runtime: the default's if ONNX Runtime's is unknown."""
         return self.default_us if self.onnxruntime_us is None else self.onnxruntime_us
 
     @property
     def in_plan_us(self) -> float | None:
-        """By its kernel or by ONNX Runtime, whoever takes less; None where neither is known."""
+        """The lesser of its kernel's and ONNX Runtime's time; None if neither is known."""
         times = (self.kernel.median_us if self.kernel is not None else None, self.onnxruntime_us)
         return min((time for time in times if time is not None), default=None)
 
     @property
     def is_left(self) -> bool:
-        """Whether its kernel does not take less than ONNX Runtime, or there is none."""
+        """Whether no kernel is faster than ONNX Runtime."""
         theirs = self.onnxruntime_us
         return self.kernel is None or (theirs is not None and theirs <= self.kernel.median_us)
 
 
 @dataclass(frozen=True)
 class AssumedTimes:
-    """Of one node, by the default in the model as it was given, and where it is left to ONNX Runtime;
-    ``is_estimate``: nobody has measured the latter."""
+    """The times of one node in the default for the model as it was given, and in ONNX Runtime;
+    ``is_estimate``: the latter is not measured."""
 
     default_us: float | None
     left_us: float | None
@@ -98,9 +97,8 @@ class AssumedTimes:
 
 @dataclass(frozen=True)
 class LayoutQuestion:
-    """An operator that nothing is published of: a unit's channels-last, by its ``nodes`` in the model or in
-    ``body``, or a reorder of a value, which has none; and what it is worth at best, in microseconds of one
-    run."""
+    """An unpublished operator: a channels-last unit, by its ``nodes`` in the model or in ``body``, or a
+    reorder, which has none; with the most that it could save, in microseconds of one run."""
 
     operator: str
     nodes: tuple[int, ...]
@@ -111,11 +109,10 @@ class LayoutQuestion:
 
 @dataclass(frozen=True)
 class ChosenLayouts:
-    """``row_us`` and ``us``: of one run with every unit in row-major and as it was chosen, over the units
-    whose times are known; ``estimated_us``: what of the latter nobody has measured; ``gap``: the part by
-    which the best may be below it at most. ``questions``: those first whose answer may change most.
-    ``ratios``: of published operators of units channels-last, by key, what the unit takes in row-major ÷ so;
-    None where nobody who runs in a plan has it."""
+    """``row_us`` and ``us``: of one run with every unit in row-major and as chosen, over the units with known
+    times; ``estimated_us``: the unmeasured part; ``gap``: by which share the best may be below it at most.
+    ``questions``: those first that could change the choice most. ``ratios``: by key of a published
+    channels-last operator, the unit's row-major time ÷ this; None if nothing that runs in a plan has it."""
 
     units: int
     reorders: int
@@ -129,19 +126,21 @@ class ChosenLayouts:
 
 @dataclass(frozen=True)
 class PlanDraft:
-    """``published`` by operator key; ``chosen`` kernels by node, a fused one under its last node; ``apart``:
-    kernels of nodes in whose place a fused operator runs.
-    ``together``: what nodes that are left to ONNX Runtime as one operator take, under their last; the others
-    of them take nothing; ``groups`` has these nodes, under their last. ``fusions``: what may be fused;
-    ``questions``: those of them that nothing is published of, by their numbers, those first that might save
-    most; ``ratios``: of published ones, by operator key, what its nodes took ÷ what it takes, None where
-    nobody who runs in a plan has it. ``forms``: what may run channels-last; ``reorders``: operators' keys of
-    what brings values from one layout into another; ``layouts``: what became of them. ``assumed``: of nodes
-    that a pass put in, and of those that it put into another layout. ``bodies``: drafts of the bodies of
-    branches and loops, by node and body, with numbers of their own; ``runs``: how often one run of the model
-    is expected to run this one. ``in_place``: what ONNX Runtime takes for nodes where they stand in the
-    model, and ``borders``: what it costs to cut it; both where a profile says so. What is of all of them,
-    ``published``, ``reorders`` and ``layouts``, the model's own draft has."""
+    """The choices so far. ``published``: operators by key. ``chosen``: kernels by node, a fused one under its
+    last node; ``apart``: kernels of nodes that a fused operator replaces.
+
+    ``groups``: nodes left to ONNX Runtime as one operator, under the last one; ``together``: their time,
+    there. ``fusions``: what may be fused; ``questions``: unpublished fusions by number, those first that
+    might save most; ``ratios``: of published ones by key, the nodes' time ÷ theirs, None if nothing that runs
+    in a plan has it. ``forms``: what may run channels-last; ``reorders``: keys of the operators that change
+    layouts; ``layouts``: the result. ``assumed``: times of nodes that a pass inserted, or put into another
+    layout.
+
+    ``bodies``: drafts of the bodies of branches and loops, by node and body, with numbers of their own;
+    ``runs``: how often one run of the model runs this one. ``in_place`` and ``borders``, if a profile has
+    them: ONNX Runtime's times in place, and the cost of cuts. Only the model's draft has ``published``,
+    ``reorders`` and ``layouts``.
+    """
 
     structure: ModelStructure
     published: Mapping[str, KnownOperator]
@@ -170,8 +169,8 @@ class PlanDraft:
         body: BodyPath = (),
         profile: ModelProfile | None = None,
     ) -> PlanDraft:
-        """Nothing is chosen yet, in the model and its bodies. ``runs``: of each in one run of the model;
-        ``profile``: what ONNX Runtime takes in place, if its times count."""
+        """A draft without choices, for the model and its bodies. ``runs``: of each in one run of the model;
+        ``profile``: ONNX Runtime's times in place, if they count."""
         inner = {
             (node, which): cls.of_bodies(one.graph, published, runs, (*body, node, which), profile)
             for node, found in enumerate(structure.nodes)
@@ -184,13 +183,13 @@ class PlanDraft:
         return replace(made, in_place=in_place, borders=profile.borders)
 
     def each(self, change: Callable[[BodyPath, PlanDraft], PlanDraft], body: BodyPath = ()) -> PlanDraft:
-        """A draft in which the model's own and those of its bodies, each by itself, were changed so;
-        ``change`` is told where each is."""
+        """A draft with ``change`` applied to the model's and to each body's; ``change`` is also given the
+        place."""
         inner = {at: one.each(change, (*body, *at)) for at, one in self.bodies.items()}
         return change(body, replace(self, bodies=inner))
 
     def everywhere(self, body: BodyPath = ()) -> Iterator[tuple[BodyPath, PlanDraft]]:
-        """This draft and those of bodies, as far as what is needed has them, by where they are."""
+        """This draft and those of needed bodies, by place."""
         yield body, self
         needed = frozenset(needed_nodes(self.structure)) if self.bodies else frozenset()
         for (node, which), one in self.bodies.items():
@@ -198,8 +197,7 @@ class PlanDraft:
                 yield from one.everywhere((*body, node, which))
 
     def default_us(self, node: int) -> float | None:
-        """Of one node by itself, of a branch or loop by what is in it; None where something is not
-        published."""
+        """Of one node alone, of a branch or loop by its contents; None if a time is not published."""
         if (node, 0) in self.bodies:
             return self._inner_us(node, lambda draft, one: draft.default_us(one))
         if node in self.assumed:
@@ -208,13 +206,14 @@ class PlanDraft:
         return found.default_us if found is not None else None
 
     def left_us(self, node: int) -> float | None:
-        """Of one node where it is left to ONNX Runtime; None where something is not published."""
+        """Of one node that is left to ONNX Runtime; None if a time is not published."""
         if (node, 0) in self.bodies:
             return self._inner_us(node, lambda draft, one: draft.left_us(one))
         return self.together[node] if node in self.together else self.left_apart_us(node)
 
     def left_apart_us(self, node: int) -> float | None:
-        """The same, whether it is left to ONNX Runtime with others now or not; of no branch or loop."""
+        """The same for the node alone, even if it is left to ONNX Runtime with others now; not for branches
+        and loops."""
         if node in self.assumed:
             return self.assumed[node].left_us
         if node in self.in_place:
@@ -237,37 +236,37 @@ class PlanDraft:
         return known.in_plan_us if known is not None else None
 
     def row_major_us(self, nodes: tuple[int, ...]) -> float | None:
-        """The least that these nodes take in row-major, each by itself or as one operator; None where the
-        former is not known."""
+        """The least time of these nodes in row-major, alone or as one operator; None if the former is
+        unknown."""
         parts = [self.apart_us(node) for node in nodes]
         times = (_sum(parts), self.fused_us(nodes))
         return min((time for time in times if time is not None), default=None) if None not in parts else None
 
     @property
     def units(self) -> dict[int, tuple[int, ...]]:
-        """Nodes that run as one operator now, by their last."""
+        """Nodes that run as one operator now, by the last one."""
         return {one.fused[-1]: one.fused for one in self.chosen.values() if one.fused} | dict(self.groups)
 
     @property
     def kernels_apart(self) -> dict[int, NodeChoice]:
-        """Kernels as they would be chosen if nothing were fused."""
+        """The kernels that would be chosen without fusion."""
         return {at: one for at, one in self.chosen.items() if not one.fused} | dict(self.apart)
 
     def apart_us(self, node: int) -> float | None:
-        """Of one node by itself, whether it is fused now or not: by its kernel, else left to ONNX Runtime."""
+        """Of one node alone, even if it is fused now: by its kernel, else in ONNX Runtime."""
         kernel = self.apart.get(node, self.chosen.get(node))
         if kernel is not None and not kernel.fused:
             return kernel.median_us
         return self.left_us(node) if (node, 0) in self.bodies else self.left_apart_us(node)
 
     def ends_us(self, step: PlanStep) -> float:
-        """What a region's ends cost, as far as somebody measured what they do."""
+        """The cost of a region's two ends, as far as it was measured."""
         if self.borders is None or not isinstance(step.by, ByFramework):
             return 0.0
         return self.borders.ends_us(self.cut.bytes_of(step))
 
     def cut_us(self, plan: ModelPlan) -> float:
-        """What all regions' ends cost in one run, those in bodies that the plan runs itself with them."""
+        """The cost of all regions' ends in one run, those in bodies that the plan runs included."""
         found = [self.ends_us(step) for step in plan.steps]
         for step in plan.steps:
             for which, inner in enumerate(step.by.plans if isinstance(step.by, ByBodies) else ()):
@@ -277,7 +276,7 @@ class PlanDraft:
 
     @cached_property
     def cut(self) -> Borders:
-        """What is brought over where it is cut."""
+        """What is converted at each cut."""
         return Borders.of_structure(self.structure)
 
     def _inner_us(self, node: int, us_of: Callable[[PlanDraft, int], float | None]) -> float | None:
@@ -289,11 +288,11 @@ class PlanDraft:
         return _sum(found)
 
     def plan(self, target: str, setting: str) -> ModelPlan:
-        """The draft as a plan, each step's time predicted where the times of all its nodes are known."""
+        """The draft as a plan; a step's time is predicted if the times of all its nodes are known."""
         return self._predicted(with_kernels(self.structure, self.chosen_everywhere(), target, setting))
 
     def chosen_everywhere(self) -> dict[NodeAt, NodeChoice]:
-        """Kernels of the model and of its bodies, by where their nodes are."""
+        """Kernels of the model and its bodies, by the places of their nodes."""
         found = dict[NodeAt, NodeChoice](self.chosen.items())
         for within, one in self.bodies.items():
             for at, choice in one.chosen_everywhere().items():
@@ -301,8 +300,8 @@ class PlanDraft:
         return found
 
     def parts(self, plan: ModelPlan) -> Iterator[tuple[BodyPath, PlanDraft, Sequence[PlanStep]]]:
-        """The plan's steps, and those of each body, with where it is and its draft: of one that is left to
-        ONNX Runtime with its node, all of it as one step."""
+        """The plan's steps, and those of each body, with its place and its draft. A body that is left to ONNX
+        Runtime with its node is one step."""
         return self._parts((), plan.steps)
 
     def _parts(
@@ -348,4 +347,4 @@ def _scaled(us: float | None, runs: float) -> float | None:
 
 
 PlanPass = Callable[[PlanDraft], PlanDraft]
-"""What it is given it does not change."""
+"""It does not change the draft that it is given."""

@@ -1,4 +1,4 @@
-"""The pass of requirement G2: nodes that take less time as one operator run as one. PURE."""
+"""The fusion pass (requirement G2): nodes run as one operator if that is faster. PURE."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from opatlas.plan.plan import Alternative
 from tuning.graph.passes.draft import PlanDraft
 
 HEAVY = types_with(family="convolution") | types_with(family="linear") | types_with(family="attention")
-"""Whose time is what they compute."""
+"""Types whose time is mostly computation."""
 IN_PARTS = "its nodes one after another, each alone, not in place"
-"""What a fused operator was chosen over."""
+"""The label of the alternative to a fused operator."""
 
 
 def fused_where_faster(draft: PlanDraft) -> PlanDraft:
-    """A draft in which those of its ``fusions`` run as one operator that save the most together: each has a
-    published kernel that takes less than its nodes do as the draft has them so far, or takes less by ONNX
-    Runtime, to which its nodes are left then. What is not published takes no part, and becomes one of the
-    draft's ``questions``."""
+    """A draft with the set of its ``fusions`` that saves most. Each has a published kernel that is faster
+    than its nodes in the draft so far, or is faster in ONNX Runtime, to which its nodes are then left.
+    Unpublished ones become ``questions`` of the draft."""
     parts_us = {
         node: time for node in range(len(draft.structure.nodes)) if (time := draft.apart_us(node)) is not None
     }
@@ -40,8 +39,8 @@ def fused_where_faster(draft: PlanDraft) -> PlanDraft:
 
 
 def fused_as(draft: PlanDraft, candidates: Sequence[FusionCandidate]) -> PlanDraft:
-    """A draft in which these run as one operator each, in place of those that did before; all of their times
-    are known."""
+    """A draft in which these run as one operator each, instead of the present ones; all their times are
+    known."""
     chosen, apart = draft.kernels_apart, dict[int, NodeChoice]()
     together, groups = dict[int, float](), dict[int, tuple[int, ...]]()
     for one in candidates:
@@ -61,7 +60,7 @@ def fused_as(draft: PlanDraft, candidates: Sequence[FusionCandidate]) -> PlanDra
 def _ratios(
     draft: PlanDraft, options: Sequence[FusionOption], parts_us: Mapping[int, float]
 ) -> dict[str, float | None]:
-    """Of those that are published and whose parts are known; each once."""
+    """Of published ones with known parts; each once."""
     found = dict[str, float | None]()
     for one, option in zip(draft.fusions, options, strict=True):
         key = one.placed.operator.key
@@ -73,8 +72,8 @@ def _ratios(
 
 
 def _least_us(draft: PlanDraft, nodes: Sequence[int], parts_us: Mapping[int, float]) -> float:
-    """What the products and convolutions among them take by the fastest kernel that each has alone (as they
-    run, where none is known): a fused kernel saves what lies between them, not what they compute."""
+    """The time of the products and convolutions among them by each one's fastest kernel (as they run, if none
+    is known): a fused kernel saves the traffic between them, not the computation."""
     return math.fsum(_kernel_us(draft, node) or parts_us.get(node, 0.0) for node in heavy_nodes(draft, nodes))
 
 
@@ -88,7 +87,7 @@ def _kernel_us(draft: PlanDraft, node: int) -> float | None:
 
 
 def _is_unknown(draft: PlanDraft, one: FusionCandidate) -> bool:
-    """Whether nothing at all is published of it: who has only a library's call for it was explored."""
+    """Whether nothing is published of it. One with only a library's call was explored."""
     return one.placed.operator.key not in draft.published
 
 

@@ -1,4 +1,4 @@
-"""The first pass: each node by its published kernel, where that takes less than ONNX Runtime does. PURE."""
+"""The first pass: each node by its published kernel, if that is faster than ONNX Runtime. PURE."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tuning.graph.passes.draft import ALONE, BY_ONNX_RUNTIME, PlanDraft
 
 
 def best_kernels(draft: PlanDraft) -> PlanDraft:
-    """A draft in which every node runs by its published kernel that takes less time than ONNX Runtime, which
-    would run it otherwise: in the model, where a profile says what that is, else alone, where it may take
-    more than in its place (than the default, where neither is known)."""
+    """A draft in which every node runs by its published kernel if that is faster than ONNX Runtime, which
+    would run it otherwise: in place, if a profile has that time, else alone, where it may be slower than in
+    place (than the default, if neither is known)."""
     chosen = dict(draft.chosen)
     for number, node in enumerate(draft.structure.nodes):
         found, left_us = draft.published.get(node.operator), draft.left_us(number)

@@ -1,9 +1,9 @@
-"""The pass of requirement G3: operators run channels-last where that takes less in all, reorders counted.
+"""The layout pass (requirement G3): operators run channels-last if that is faster in all, reorders included.
 PURE.
 
-After the pass ``fusion``, what is fused is chosen again, at once with the layouts: nodes may be fused in one
-layout and not in the other. The model is rewritten to its laid-out form (:mod:`opatlas.graph.laid_out`):
-units that follow one another hand their values on channels-last, through the ends of bodies too.
+After the pass ``fusion`` the fusions are chosen again together with the layouts, since nodes may be fused in
+one layout only. The model is rewritten to its laid-out form (:mod:`opatlas.graph.laid_out`): units that
+follow one another pass values on channels-last, through the ends of bodies too.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tuning.graph.passes.relaying import RelaidDraft
 
 
 def laid_out_where_faster(draft: PlanDraft) -> PlanDraft:
-    """A draft in which those of its ``fusions`` run as one operator, and those of its ``forms`` do so
-    channels-last, that make the whole cheapest, its bodies with it, by published times and by how often each
-    body runs; what is not published takes no part, and is a question where it could change the choice.
-    Reorders and operators that go by element are estimated until they are published, and said to be."""
+    """A draft with those ``fusions`` as one operator each, and those ``forms`` channels-last, that make the
+    whole cheapest, bodies included, by published times and by how often each body runs. Unpublished ones
+    become questions if they could change the choice. Reorders and element-wise operators are estimated until
+    they are published, and marked so."""
     model = TypedNodes.of_structure(draft.structure)
     reorders = ReorderCosts(_reorder_times(draft))
     units = [PlanUnits(one, body) for body, one in draft.everywhere()]
@@ -46,7 +46,7 @@ def laid_out_where_faster(draft: PlanDraft) -> PlanDraft:
     as_it_is = joint.chosen(own)
 
     def one_after_the_other() -> list[Mapping[str, int]]:
-        """The layouts of what is fused already."""
+        """The layouts of what is already fused."""
         fewer = problem_of([one.unless_fused for one in units])
         return [as_it_is, joint.from_fewer(fewer, solve(fewer.problem).chosen)]
 
@@ -76,7 +76,7 @@ def laid_out_where_faster(draft: PlanDraft) -> PlanDraft:
 
 
 def _changed_us(own: Sequence[RunUnit], runs: Sequence[RunUnit], counts: Mapping[BodyPath, float]) -> float:
-    """What those units take now of which nodes would run otherwise."""
+    """The present time of the units whose nodes would run otherwise."""
     changed = {at for unit, _ in {*runs} - {*own} for at in unit.paths}
     return math.fsum(
         counts[unit.body] * (unit.us or 0.0) for unit, _ in own if not changed.isdisjoint(unit.paths)
@@ -84,7 +84,7 @@ def _changed_us(own: Sequence[RunUnit], runs: Sequence[RunUnit], counts: Mapping
 
 
 def _reorder_times(draft: PlanDraft) -> Mapping[ReorderOf, float]:
-    """Of reorders that are published; by the default where neither a kernel nor ONNX Runtime is."""
+    """Of published reorders; by the default if neither a kernel nor ONNX Runtime is published."""
     found = dict[ReorderOf, float]()
     for reorder, key in draft.reorders.items():
         if (known := draft.published.get(key)) is not None:
@@ -94,7 +94,7 @@ def _reorder_times(draft: PlanDraft) -> Mapping[ReorderOf, float]:
 
 
 def _ratios(draft: PlanDraft) -> dict[str, float | None]:
-    """Of units whose channels-last operator is published and whose time in row-major is known; each once."""
+    """Of units with a published channels-last operator and a known row-major time; each once."""
     found = dict[str, float | None]()
     for _, one in draft.everywhere():
         for form in one.forms:
@@ -114,9 +114,9 @@ def _questions(
     wanted: Sequence[LayoutUnit],
     choices: Sequence[LayoutSolution],
 ) -> tuple[LayoutQuestion, ...]:
-    """Of what is ``wanted`` channels-last by the choice now, or by that if all took as little so as can be
-    hoped: who would not run so even then is never asked for. And reorders that either makes. What is known
-    is none."""
+    """Units ``wanted`` channels-last by the present choice, or by the choice if all took as little so as can
+    be hoped: one that would not run so even then is never asked for. Also the reorders that either makes.
+    Known ones are none."""
     found, units_in = list[LayoutQuestion](), {one.body: one for one in units}
     places = {
         (one.body, one.nodes): one for one in reversed(wanted)

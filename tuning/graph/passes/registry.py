@@ -1,4 +1,4 @@
-"""The passes that there are, in the order in which they run."""
+"""All passes, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tuning.graph.passes.kernels import best_kernels
 from tuning.graph.passes.layout import laid_out_where_faster
 
 FUSION = "fusion"
-"""The pass that needs to know what may be fused."""
+"""The pass that needs the possible fusions."""
 LAYOUT = "layout"
-"""The pass that needs to know what may run channels-last, by itself or fused, and that takes the model and
-its bodies together; the others take each for itself."""
+"""The pass that needs the possible channels-last units, single or fused, and that takes the model and its
+bodies together; the others take each alone."""
 PASSES: Mapping[str, PlanPass] = {
     "kernels": best_kernels,
     FUSION: fused_where_faster,
     LAYOUT: laid_out_where_faster,
 }
 UNLESS_NAMED = ("kernels",)
-"""A page makes plans by these unless its address names others: making fused operators of a model and
-looking them up takes up to seconds."""
+"""A page's passes unless its address names others: making a model's fused operators and looking them up takes
+up to seconds."""
 
 
 def passes_named(names: Collection[str] | None) -> tuple[str, ...]:
-    """Those, in their order; for None those that need not be named. Raises :class:`InvalidPlan` for a name
-    that there is not."""
+    """These passes in their order; for None the default ones. Raises :class:`InvalidPlan` for an unknown
+    name."""
     if names is None:
         return UNLESS_NAMED
     if unknown := [name for name in names if name not in PASSES]:
@@ -36,7 +36,7 @@ def passes_named(names: Collection[str] | None) -> tuple[str, ...]:
 
 
 def run_passes(draft: PlanDraft, names: Collection[str]) -> PlanDraft:
-    """One after the other."""
+    """Run them one after the other."""
     for name in names:
         draft = PASSES[name](draft) if name == LAYOUT else _each(draft, PASSES[name])
     return draft

@@ -1,4 +1,4 @@
-"""A draft of a model as the same draft of its laid-out form. PURE."""
+"""A draft of a model as a draft of its laid-out form. PURE."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tuning.graph.layout.reorders import ReorderCosts
 from tuning.graph.passes.draft import BY_ONNX_RUNTIME, AssumedTimes, KnownOperator, PlanDraft
 
 IN_ROW_MAJOR = "in row-major, alone, not in place"
-"""What a unit that runs channels-last was chosen over."""
+"""The label of the alternative to a channels-last unit."""
 
 
 class RelaidDraft:
-    """Of a model, or of one of its bodies: ``nhwc`` says what lies channels-last in ``form``."""
+    """For a model, or one of its bodies: ``nhwc`` says what is channels-last in ``form``."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RelaidDraft:
         )  # fmt: skip
 
     def _relay_bodies(self, node: int, laid: LaidNode) -> None:
-        """Those in which nothing lies otherwise stay as they are."""
+        """Bodies without a changed layout stay as they are."""
         for which in range(len(self._model.bodies.get(laid.origin, ()))):
             inner = self._draft.bodies[laid.origin, which]
             if laid.bodies:
@@ -92,7 +92,7 @@ class RelaidDraft:
         return self._form.number[LaidValue(value, TURNED if is_turned else AS_GIVEN)]
 
     def _lay_out(self, one: LayoutForm, nodes: tuple[int, ...]) -> None:
-        """By its kernel, or left to ONNX Runtime, whoever takes less."""
+        """By its kernel or in ONNX Runtime, whichever is faster."""
         for node in nodes:
             self._assumed[node] = self._assumed_in(node)
         known = self._draft.published.get(one.placed.operator.key)
@@ -112,7 +112,7 @@ class RelaidDraft:
         self._chosen[nodes[-1]] = kernel.choice(one.placed.operator.key, tensors, over, fused)
 
     def _assumed_in(self, node: int) -> AssumedTimes:
-        """Of a node in a unit: as in the model as it was given, and nothing for Transposes."""
+        """Of a node in a unit: its time in the model as it was given, and nothing for Transposes."""
         origin = self._form.nodes[node].origin
         if origin == LEFT_OUT:
             return AssumedTimes(0.0, 0.0)
@@ -148,7 +148,7 @@ class RelaidDraft:
 
     @cached_property
     def _parts(self) -> Mapping[int, PlacedOperator]:
-        """Of each of the model's nodes that goes by element channels-last, its operator there."""
+        """For each element-wise channels-last node of the model, its operator there."""
         by_element = (one for one in self._forms if one.parts)
         return {node: part for one in by_element for node, part in zip(one.nodes, one.parts, strict=True)}
 

@@ -1,4 +1,4 @@
-"""What follows a convolution or a matrix product and can be fused into it. Imports no torch."""
+"""The nodes after a convolution or a matrix product that can be fused into it. Imports no torch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ _NAMES = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "HardSwish": "ha
 
 @dataclass(frozen=True)
 class Ending:
-    """A bias, a tensor added, an activation, in this order, each or none.
-
-    ``positions`` are the nodes that the fused call stands for; it makes the last one's output. ``bias`` and
-    ``other`` are value numbers.
-    """
+    """A bias, an added tensor and an activation, in this order, each optional. ``positions``: the nodes that
+    the fused call replaces; it makes the last one's output. ``bias`` and ``other`` are value numbers."""
 
     activation: Activation = NONE
     bias: int | None = None
@@ -31,7 +28,7 @@ class Ending:
 
 
 def ending(operator: Operator, position: int) -> Ending | None:
-    """What can be fused into the node at ``position``; None where nothing follows it, or nothing that can."""
+    """What can be fused into the node at ``position``; None if nothing can."""
     node = operator.nodes[position]
     if node.op == "Gemm" and not plain_gemm(operator, node):
         return None
@@ -74,7 +71,7 @@ def plain_gemm(operator: Operator, node: Node) -> bool:
 
 
 def _activation(operator: Operator, users: list[Node], made: int) -> Activation | None:
-    """The activation that the users of a value come to."""
+    """The activation that uses a value."""
     ops = [node.op for node in users]
     if ops == ["Sigmoid", "Mul"]:
         gate, product = users

@@ -18,7 +18,7 @@ KEPT = types_with("kept")
 
 
 def limit(operator: Operator, node: Node) -> str | None:
-    """Why this node cannot be built although its type is known; None where nothing is known against it."""
+    """Why this node cannot be built although its type is known; None if nothing is known against it."""
     check = _LIMITS.get(node.op)
     return check(operator, node) if check else None
 
@@ -116,4 +116,4 @@ _LIMITS: dict[str, Callable[[Operator, Node], str | None]] = {
 }
 
 LIMITED = frozenset(_LIMITS)
-"""Types of which PyTorch has some forms only."""
+"""Types that PyTorch has in some forms only."""

@@ -17,7 +17,7 @@ def _batch(site: TorchSite) -> Built:
 
 
 def is_mixed(site: TorchSite) -> bool:
-    """Whether scale and statistics have types of their own: ONNX takes any, PyTorch hardly one."""
+    """Whether scale and statistics have other types: ONNX allows any, PyTorch hardly any."""
     return len({site.input(number).dtype for number in range(5)}) > 1
 
 

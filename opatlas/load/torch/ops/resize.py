@@ -37,7 +37,7 @@ def _resize(site: TorchSite) -> Built:
 
 
 def _beyond(site: TorchSite) -> torch.Tensor | None:
-    """Which elements a crop takes from outside of the image; None where there are none."""
+    """Elements that a crop takes from outside the image; None if there are none."""
     made, masks = site.output().shape, outside_of(site)
     if not masks:
         return None

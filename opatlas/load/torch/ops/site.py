@@ -1,4 +1,4 @@
-"""One node where it stands, with all that is known before the first run."""
+"""One node in its graph, with all that is known before the first run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,10 @@ class Unsupported(OpatlasError):
 
 
 class TorchSite:
-    """What a node's builder reads: attributes, values, and those inputs whose content is already known.
-
-    The operator is canonical: every default is said, and what shapes the computation has its values.
-
-    ``known`` holds constant inputs (torch tensors) by value number.
-    ``widen`` is the torch dtype in which the graph's floating values are computed where that is not the
-    operator's own (a float64 reference of a float32 operator), else None.
-    """
+    """What a node's builder reads: attributes, values, and inputs whose content is known. The operator is
+    canonical: all defaults are written out, and inputs that shape the computation have values. ``known``:
+    constant inputs (torch tensors) by value number. ``widen``: the torch dtype for the graph's floating
+    values if it is not the operator's own (a float64 reference of a float32 operator), else None."""
 
     def __init__(self, operator: Operator, node: Node, known: Mapping[int, Any], widen: Any = None) -> None:
         self.operator, self.node, self.widen = operator, node, widen
@@ -33,11 +29,11 @@ class TorchSite:
         self._known = known
 
     def has(self, position: int) -> bool:
-        """Whether the node's input at ``position`` is there."""
+        """Whether the node has an input at ``position``."""
         return position < len(self.node.inputs) and self.node.inputs[position] >= 0
 
     def wants(self, position: int) -> bool:
-        """Whether anybody asked for the node's output at ``position``."""
+        """Whether the node's output at ``position`` is needed."""
         return position < len(self.node.outputs) and self.node.outputs[position] >= 0
 
     def input(self, position: int) -> Value:
@@ -60,7 +56,7 @@ class TorchSite:
         return float(self.attrs[name])
 
     def content(self, position: int) -> np.ndarray | None:
-        """The values of an input that are known now; None for one that is absent or comes with every run."""
+        """The known values of an input; None for an absent one, or one that comes with every run."""
         if not self.has(position):
             return None
         number = self.node.inputs[position]
@@ -84,7 +80,7 @@ class TorchSite:
         return pads[: len(pads) // 2], pads[len(pads) // 2 :]
 
     def cuts(self) -> tuple[slice, ...]:
-        """What a Slice takes of each axis."""
+        """The part of each axis that a Slice takes."""
         index = [slice(None)] * self.rank()
         starts, ends, axes, steps = (self.numbers(position) for position in range(1, 5))
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -92,7 +88,7 @@ class TorchSite:
         return tuple(index)
 
     def forward_cuts(self) -> tuple[tuple[slice, ...], list[int]]:
-        """The same with every backward step as a forward one, and the axes to be turned round then."""
+        """The same with every backward step as a forward one, and the axes to reverse afterwards."""
         index = list(self.cuts())
         turned = [axis for axis, cut in enumerate(index) if (cut.step or 1) < 0]
         for axis in turned:
@@ -101,11 +97,11 @@ class TorchSite:
         return tuple(index), turned
 
     def axes(self) -> list[int]:
-        """What a reduction folds; nothing where it has no axes to fold."""
+        """The axes that a reduction removes; empty if there are none."""
         return self.numbers(1) if self.has(1) else []
 
     def scalar(self, position: int) -> float | int | bool | None:
-        """A one-element input as a Python number; None where it is absent or not known yet."""
+        """A one-element input as a Python number; None if it is absent or not known yet."""
         content = self.content(position)
         return None if content is None or content.size != 1 else content.reshape(-1)[0].item()
 
@@ -124,10 +120,10 @@ Builder = Callable[[TorchSite], Built]
 
 
 def plain(function: Built) -> Builder:
-    """The builder of a type that is one function, whatever its node says."""
+    """The builder of a type that is one function, whatever the node's attributes."""
     return lambda site: function
 
 
 def is_hard_sigmoid(site: TorchSite) -> bool:
-    """Whether a HardSigmoid's numbers are those that PyTorch and oneDNN have a call for."""
+    """Whether PyTorch and oneDNN have a call for a HardSigmoid with these numbers."""
     return abs(site.number("alpha") - 1 / 6) < 1e-7 and site.number("beta") == 0.5

@@ -1,4 +1,4 @@
-"""Resize in numbers: which rows an element is made of, and their weights. NumPy only: every lowering's."""
+"""Resize in numbers: the rows for each element, and their weights. NumPy only; used by every lowering."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def passes_of(site: TorchSite) -> list[Pass]:
 
 
 def outside_of(site: TorchSite) -> list[tuple[int, np.ndarray]]:
-    """Which elements of each axis lie outside of the input, where a crop takes another value for them."""
+    """Elements of each axis outside the input, for which a crop takes another value."""
     if not is_crop(site):
         return []
     found = []
@@ -42,8 +42,8 @@ def is_crop(site: TorchSite) -> bool:
 
 
 def scales_of(site: TorchSite) -> list[float]:
-    """Scale of every axis; what is given as sizes is a ratio of sizes, the same for all its axes where the
-    aspect ratio is kept."""
+    """The scale of every axis. Sizes are given as ratios, the same for all axes if the aspect ratio is
+    kept."""
     shape, made = site.shape(0), site.output().shape
     ratios = [new / old for old, new in zip(shape, made, strict=True)]
     if site.has(2) and (given := site.content(2)).size:  # type: ignore[union-attr]
@@ -65,7 +65,7 @@ def _axes(site: TorchSite) -> list[int]:
 
 
 def _sources(site: TorchSite, axis: int, size: int, made: int) -> np.ndarray:
-    """Where in the input each output element lies, in elements (ONNX's coordinate transformations)."""
+    """The input position of each output element, in elements (ONNX's coordinate transformations)."""
     place = site.attrs["coordinate_transformation_mode"]
     # In float32 as ONNX Runtime has them, where a rounding decides which row is the nearest.
     kind: Any = np.float32 if site.attrs["mode"] == "nearest" else np.float64
@@ -119,7 +119,7 @@ def _taps(
 
 
 def _filtered(site: TorchSite, sources: np.ndarray, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """The same with antialias: where the image shrinks the weights' curve is as much wider."""
+    """The same with antialias: where the image shrinks, the weights' curve is as much wider."""
     wider = max(1.0, 1.0 / float(np.float32(scale)))
     linear = site.attrs["mode"] == "linear"
     reach = (1 if linear else 2) * wider

@@ -18,7 +18,7 @@ from tests.opatlas.plan.semantics.made import (
     with_other_processors,
     written,
 )
-from tests.opatlas.plan.semantics.page import page
+from tests.opatlas.plan.semantics.page import KINDS, page
 from tests.opatlas.plan.semantics.probes import (
     Probe,
     after_a_product,
@@ -103,6 +103,10 @@ def test_it_is_kept_as_it_is_written() -> None:
 
 def test_its_page_is_made_of_it() -> None:
     assert page(known_table()) == PAGE.read_text(), "Run python -m tests.opatlas.plan.semantics.made"
+
+
+def test_its_page_counts_every_kind_of_difference() -> None:
+    assert {one.why for one in known_table().differences} == set(KINDS)
 
 
 def test_every_framework_that_a_session_tries_is_in_it() -> None:
