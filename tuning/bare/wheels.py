@@ -95,5 +95,5 @@ def _ran(command: list[str], seconds: float, folder: Path | None = None) -> str:
 
 def _reasons(said: str) -> Iterator[str]:
     lines = said.strip().splitlines()
-    yield from (line.strip() for line in lines if re.search(r"^ERROR|\berror: ", line))
+    yield from (line.strip() for line in lines if re.search(r"^ERROR|\berror: |\bcannot find ", line))
     yield from lines[-1:]

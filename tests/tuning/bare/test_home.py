@@ -17,7 +17,7 @@ from tuning.bare import ceilings, home, prebuilding, prebuilt
 from tuning.bare.ceilings import Ceilings
 from tuning.bare.prebuilt import Prebuilt
 from tuning.bare.problems import Problem
-from tuning.bare.wheels import lay_out
+from tuning.bare.wheels import _reasons, lay_out
 from tuning.measure.laboratory import Laboratory, Limits
 from tuning.measure.outcome import Outcome, Status
 from tuning.routes.base import Candidate
@@ -61,6 +61,13 @@ def test_a_wheel_is_laid_out_as_it_is_installed_without_its_commands(tmp_path: P
     found = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
     assert found == {"some/__init__.py", "some-1.dist-info/METADATA", "more.py"}
     assert not (tmp_path / "outside.py").exists()
+
+
+def test_why_a_wheel_was_not_built_is_what_its_compiler_or_linker_said() -> None:
+    said = "In function ‘python::error::none()’:\n/usr/bin/ld: cannot find -lcuda\nerror: g++ failed"
+    assert next(_reasons(said)) == "/usr/bin/ld: cannot find -lcuda"
+    assert next(_reasons("x.cpp:1:2: fatal error: cudaProfiler.h: No such file")).endswith("No such file")
+    assert list(_reasons("a note\nthe end")) == ["the end"]
 
 
 def test_what_was_built_at_home_is_taken_where_all_that_decides_it_is_the_same(tmp_path: Path) -> None:
