@@ -67,8 +67,8 @@ test-cheats: $(VENV)/dev.stamp  ## For who changed the judge: every cheat, every
 chaos: $(VENV)/dev.stamp  ## MINUTES=10 SEED=…: random faults on two nodes over PostgreSQL and Redis; what was lost or counted twice
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
-mutants: $(VENV)/dev.stamp  ## Would the tests notice? MUTANTS_S=600: the core changed here and there, ONLY=part of a path
-	@$(BIN)/python -m tests.mutants $(ONLY)
+mutants: $(VENV)/dev.stamp  ## Would the tests notice? MUTANTS_S=600: the core changed here and there, ONLY=part of a path; SEED=1: a defect an area
+	@$(BIN)/python -m tests.mutants $(if $(SEED),--seed $(SEED),$(ONLY))
 
 # Of mypy, ruff and the import rules; a place that outlives this tree saves the next one most of their time.
 LINT_CACHE ?= var/lint
