@@ -8,6 +8,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install
 INSTALL := $(BIN)/python -m tuning.bare.installing
 export PORT ?= 8000
 
+# What is installed first; CI asks for all at once, which pip works out and compiles once.
+NEEDED ?= requirements-worker.txt
+
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all test-changed test-steady test-times test-fast test-cheats mutants chaos lint ruff types imports migrations-check docs links demo bench gpu-home gpu-prebuild gpu-bundle test-gpu bench-gpu dist screenshots pictures stories clean
 
@@ -22,7 +25,7 @@ $(BIN)/python:
 
 $(VENV)/worker.stamp: requirements.txt requirements-worker.txt | $(BIN)/python
 	@echo "Installing the service, its compilers and libraries (about 1 GB the first time) …"
-	@$(INSTALL) -r requirements-worker.txt
+	@$(INSTALL) -r $(NEEDED)
 	@$(BIN)/python -c 'import django, torch, onnxruntime, tvm, halide, jax' 2>/dev/null || \
 	  { echo "The installation is not complete: remove $(VENV), and start again."; exit 1; }
 	@touch $@
@@ -67,8 +70,8 @@ test-cheats: $(VENV)/dev.stamp  ## For who changed the judge: every cheat, every
 chaos: $(VENV)/dev.stamp  ## MINUTES=10 SEED=…: random faults on two nodes over PostgreSQL and Redis; what was lost or counted twice
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
-mutants: $(VENV)/dev.stamp  ## Would the tests notice? MUTANTS_S=600: the core changed here and there, ONLY=part of a path
-	@$(BIN)/python -m tests.mutants $(ONLY)
+mutants: $(VENV)/dev.stamp  ## Would the tests notice? MUTANTS_S=600: the core changed here and there, ONLY=part of a path; SEED=1: a defect an area
+	@$(BIN)/python -m tests.mutants $(if $(SEED),--seed $(SEED),$(ONLY))
 
 # Of mypy, ruff and the import rules; a place that outlives this tree saves the next one most of their time.
 LINT_CACHE ?= var/lint

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from dashboard.run.stack import free_port
 
@@ -56,11 +57,7 @@ class PrivatePostgres:
         if self._user:
             shutil.chown(self._folder, self._user)
         data = self._folder / "data"
-        options = ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-        checked(
-            [programs / "initdb", "-D", data, "-U", "opatlas", *options],
-            user=self._user,
-        )
+        self._make(data)
         settings = {
             "port": self.port,
             "listen_addresses": "127.0.0.1",
@@ -80,6 +77,10 @@ class PrivatePostgres:
         )
         _wait_until(self._answers, self._process, self._folder / "log")
 
+    def _make(self, data: Path) -> None:
+        options = ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "--wal-segsize=1"]
+        checked([self.programs / "initdb", "-D", data, "-U", "opatlas", *options], user=self._user)
+
     def url(self, database: str = "postgres") -> str:
         return f"postgres://opatlas@127.0.0.1:{self.port}/{database}"
 
@@ -98,6 +99,11 @@ class PrivatePostgres:
     def stop(self) -> None:
         _stop(self._process, signal.SIGQUIT)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def pack(self, path: Path) -> None:
+        """End it in order, and write its data to an archive."""
+        _stop(self._process, signal.SIGINT)
+        checked(["tar", "-C", self._folder, "-cf", path, "data"])
 
     def _answers(self) -> bool:
         import psycopg
@@ -235,10 +241,11 @@ def _as_user(user: str | None) -> dict[str, object]:
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def checked(command: list[object], user: str | None = None) -> None:
+def checked(command: list[object], user: str | None = None, stdin: IO[bytes] | None = None) -> None:
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, cwd="/", **_as_user(user)
-    )
+        [str(part) for part in command],
+        stdin=stdin, capture_output=True, text=True, cwd="/", **_as_user(user),
+    )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed: {done.stderr[-2000:]}")
 

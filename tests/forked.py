@@ -31,6 +31,7 @@ from typing import Any
 import pytest
 
 from tests import unsteady
+from tests.times import idle_s
 
 GROUP = pytest.StashKey[str]()
 """Tests of one group (tests/conftest.py says which) are run by one process, which sets up once what they
@@ -85,7 +86,9 @@ class Forked:
         self.running: list[Process] = []
         self.number = 0
         self.took: dict[str, list[float]] = {}
-        """When each part's first test began and its last one ended, by the part's name."""
+        """When each part's first test began and its last one ended, by the part's name; and for how long the
+        machine's cores had nothing to do meanwhile."""
+        self.idle_before: dict[str, float] = {}
         self.failed: dict[int, str] = {}
         """What was said of each test that failed."""
         self.is_asking_again = False
@@ -173,7 +176,8 @@ class Forked:
             ours.close()
             Worker(session, theirs, self.number, self.one_core).run(unit)
         theirs.close()
-        self.took.setdefault(part.name, [time.monotonic(), 0.0])
+        if part.name not in self.took:
+            self.took[part.name], self.idle_before[part.name] = [time.monotonic(), 0.0, 0.0], idle_s()
         return Process(pid, os.pidfd_open(pid), ours, part, share, [unit])
 
     def hear(self, session: pytest.Session, queues: dict[Part, deque[list[int]]]) -> None:
@@ -214,7 +218,8 @@ class Forked:
             one.units[0].remove(value)
             if not one.units[0]:
                 del one.units[0]
-            self.took[one.part.name][1] = time.monotonic()
+            name = one.part.name
+            self.took[name][1:] = [time.monotonic(), idle_s() - self.idle_before[name]]
             if not self.is_asking_again:
                 item = session.items[value]
                 hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

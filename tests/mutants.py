@@ -2,6 +2,7 @@
 
 A sample with a fixed seed, of each module alike, in a bounded time; everything happens in copies of the tree.
 ``python -m tests.mutants [PART OF A PATH …]`` looks at some modules only, ``MUTANTS_S=0`` at every mutant.
+``--seed 1`` puts in one defect of each area (``mutants.toml``) instead: a test by day must fail for each.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 20261122
@@ -141,6 +143,8 @@ class Time:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["--seed"]:
+        return put_in_defects(int(sys.argv[2]))
     wanted = sys.argv[1:] or [""]
     modules = [module for module in CORE if any(part in module for part in wanted)]
     time_left = Time(float(os.environ.get("MUTANTS_S", "600")), len(modules))
@@ -179,6 +183,43 @@ def examine(module: str, tree: Path, time_left: Time) -> Examined:
         real = [changes[name] for name in survivors if not _is_equivalent(module, changes[name])]
         trouble = f"\n{said}" if left == len(changes) else ""
         return Examined(module, len(changes) - len(survivors) - left, real, left, trouble)
+
+
+def put_in_defects(seed: int) -> int:
+    """One of each area, drawn by the seed; how many no test notices."""
+    by_area: dict[str, list[dict[str, Any]]] = {}
+    for one in listed()["defect"]:
+        by_area.setdefault(one["area"], []).append(one)
+    missed, drawing = 0, random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="opatlas-mutants-") as folder:
+        tree = _copied_tree(Path(folder) / "tree")
+        for area, several in by_area.items():
+            defect = drawing.choice(several)
+            place = tree / defect["module"]
+            text = place.read_text()
+            place.write_text(with_defect(text, defect))
+            command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not nightly"]
+            done = subprocess.run(
+                [sys.executable, *command, *defect["tests"]], cwd=tree, capture_output=True, text=True,
+                env={**os.environ, "PYTHONPATH": str(tree)},
+            )  # fmt: skip
+            place.write_text(text)
+            failed = re.findall("^(?:FAILED|ERROR) (.*)", done.stdout, re.MULTILINE)
+            caught = done.returncode == 1 and failed  # whatever else ended it has proven nothing
+            missed += not caught
+            told = f"caught by {failed[0]}" if caught else f"NOT CAUGHT (code {done.returncode})"
+            print(f"{area}: {defect['module']}: {defect['before'].strip()[:60]}: {told}", flush=True)
+            if not caught:
+                print(done.stdout[-2000:] + done.stderr[-2000:])
+    print(f"{len(by_area) - missed} of {len(by_area)} defects caught (seed {seed})")
+    return int(missed > 0)
+
+
+def with_defect(text: str, defect: dict[str, Any]) -> str:
+    """Raises ValueError where the module no longer has what is to be replaced, or has it twice."""
+    if (count := text.count(defect["before"])) != 1:
+        raise ValueError(f"{defect['module']} has {count} times: {defect['before']}")
+    return text.replace(defect["before"], defect["after"])
 
 
 def _copied_tree(to: Path) -> Path:
@@ -225,12 +266,12 @@ def _is_equivalent(module: str, diff: str) -> bool:
     added = [line[5:].strip() for line in diff.splitlines() if line.startswith("    +")]
     return any(
         one["module"] == module and any(re.search(one["becomes"], line) for line in added)
-        for one in _equivalent()
+        for one in listed()["equivalent"]
     )
 
 
-def _equivalent() -> list[dict[str, str]]:
-    return tomllib.loads((Path(__file__).parent / "mutants.toml").read_text())["equivalent"]
+def listed() -> dict[str, list[dict[str, Any]]]:
+    return tomllib.loads((Path(__file__).parent / "mutants.toml").read_text())
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ __all__ = [
     "make_migrated", "once_more_on_postgres", "or_skip",
 ]  # fmt: skip
 T = TypeVar("T")
+MIGRATED = "migrated"
+"""The database of each server that others are copies of."""
 
 
 def or_skip(start: Callable[[], T]) -> T:
@@ -34,34 +36,37 @@ def or_skip(start: Callable[[], T]) -> T:
 
 
 class PrivatePostgres(servers.PrivatePostgres):
-    def __init__(self) -> None:
-        super().__init__()
-        self._template = ""
+    """Its data is a copy of what was made and migrated once for all servers."""
 
     def new_database(self, *, migrated: bool = False) -> str:
         """The DATABASE_URL of a new database, empty or migrated."""
         self._databases += 1
-        return self.create(f"opatlas_{self._databases}", self._migrated() if migrated else "template1")
+        return self.create(f"opatlas_{self._databases}", MIGRATED if migrated else "template1")
 
     def new_tested_database(self) -> str:
         """The DATABASE_URL of a new database beside which Django's test database lies, migrated."""
         url = self.new_database()
-        self.create(f"test_opatlas_{self._databases}", self._migrated())
+        self.create(f"test_opatlas_{self._databases}", MIGRATED)
         return url
 
-    def _migrated(self) -> str:
-        """The database that copies are made of: migrations run once for all servers, then it is read from
-        what was kept."""
-        if not self._template:
-            dump = kept("postgres", self._dump_migrated)
-            url = self.create("migrated")
-            checked([self.programs / "pg_restore", "--exit-on-error", "--no-owner", "-d", url, dump])
-            self._template = "migrated"
-        return self._template
+    def _make(self, data: Path) -> None:
+        with _migrated_postgres(self.programs).open("rb") as packed:
+            checked(["tar", "-C", data.parent, "-xf", "-"], user=self._user, stdin=packed)
 
-    def _dump_migrated(self, path: Path) -> None:
-        migrate(url := self.create("migrating"))
-        checked([self.programs / "pg_dump", "-Fc", "--no-owner", "-f", path, url])
+
+def _migrated_postgres(programs: Path) -> Path:
+    """The data of a server with a migrated database, for servers of this version."""
+
+    def make(path: Path) -> None:
+        server = servers.PrivatePostgres()
+        try:
+            migrate(server.create(MIGRATED))
+            server.pack(path)
+        finally:
+            server.stop()
+
+    said = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True, check=True)
+    return kept(f"postgres-{said.stdout.split()[2]}.tar", make)
 
 
 def once_more_on_postgres(server: PrivatePostgres, *tests: str, nightly: bool = True) -> str:
@@ -86,14 +91,7 @@ def once_more_on_postgres(server: PrivatePostgres, *tests: str, nightly: bool = 
 
 def make_migrated() -> None:
     """The databases that tests copy, before they ask for them, where they are not kept already."""
-
-    def dump(path: Path) -> None:
-        server = PrivatePostgres()
-        try:
-            server._dump_migrated(path)
-        finally:
-            server.stop()
-
     migrated_sqlite()
-    with contextlib.suppress(MissingProgram):
-        kept("postgres", dump)
+    if programs := servers.postgres_folder():
+        with contextlib.suppress(MissingProgram):
+            _migrated_postgres(programs)

@@ -7,6 +7,7 @@ busy machine only the second figure can be compared with another run's.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -19,12 +20,18 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "var" / "test-times"
 SLOWEST = 30
+DEAREST = 40
 
 
 def cpu_s() -> float:
     """Seconds of the processors of this process and of those that it waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def idle_s() -> float:
+    """Seconds since boot in which the machine's cores, all of them together, had nothing to run."""
+    return int(Path("/proc/stat").read_text().split(maxsplit=5)[4]) / os.sysconf("SC_CLK_TCK")
 
 
 class Times:
@@ -59,15 +66,15 @@ class Times:
             return
         FOLDER.mkdir(parents=True, exist_ok=True)
         forked = session.config.pluginmanager.getplugin("forked")
-        took = forked.took if forked else {"last": [self.began, time.monotonic()]}
+        took = forked.took if forked else {"last": [self.began, time.monotonic(), 0.0]}
         part_of = {item.nodeid: forked.part_of(item).name for item in session.items} if forked else {}
-        for part, (began, ended) in took.items():
+        for part, (began, ended, idle) in took.items():
             rows = {
                 name: {unit: round(value, 3) for unit, value in row.items()}
                 for name, row in self.tests.items()
                 if part_of.get(name, part) == part
             }
-            whole = {"wall_s": round(ended - began, 1), "tests": rows}
+            whole = {"wall_s": round(ended - began, 1), "idle_s": round(idle, 1), "tests": rows}
             (FOLDER / f"{part}.json").write_text(json.dumps(whole, indent=1))
 
 
@@ -84,7 +91,8 @@ def parts_took() -> list[str]:
         whole = json.loads(part.read_text())
         rows, took_s = whole["tests"].values(), whole["wall_s"]
         used_s = sum(row["cpu_s"] for row in rows)
-        said.append(f"{part.stem}: {len(rows)} tests in {took_s:.0f} s, {used_s:.0f} s of CPU")
+        idle = f", cores idle for {whole['idle_s']:.0f} s" if whole["idle_s"] else ""
+        said.append(f"{part.stem}: {len(rows)} tests in {took_s:.0f} s, {used_s:.0f} s of CPU{idle}")
     return said
 
 
@@ -106,7 +114,7 @@ def machine_s() -> float:
 
 
 def main() -> int:
-    """Print each part's time and the slowest tests of all parts of the latest ``make test``."""
+    """Print each part's time, the dearest files and the slowest tests of all parts of the latest run."""
     parts = _written()
     if not parts:
         print("No run has been written to var/test-times yet: make test", file=sys.stderr)
@@ -116,9 +124,19 @@ def main() -> int:
     for part in parts:
         whole = json.loads(part.read_text())
         rows += [(row["wall_s"], row["cpu_s"], name) for name, row in whole["tests"].items()]
-    print(f"\n{'wall s':>8} {'CPU s':>8}  the slowest {SLOWEST}")
-    for wall_s, used_s, name in sorted(rows, reverse=True)[:SLOWEST]:
-        print(f"{wall_s:8.1f} {used_s:8.1f}  {name}")
+    files = defaultdict[str, list[float]](lambda: [0.0, 0.0])
+    for wall_s, used_s, name in rows:
+        of_file = files[name.partition("::")[0]]
+        of_file[0] += wall_s
+        of_file[1] += used_s
+    dearest = sorted(((*both, name) for name, both in files.items()), key=lambda row: -row[1])[:DEAREST]
+    for title, table in (
+        (f"the {DEAREST} files that take most of the processors", dearest),
+        (f"the slowest {SLOWEST}", sorted(rows, reverse=True)[:SLOWEST]),
+    ):
+        print(f"\n{'wall s':>8} {'CPU s':>8}  {title}")
+        for wall_s, used_s, name in table:
+            print(f"{wall_s:8.1f} {used_s:8.1f}  {name}")
     return 0
 
 

@@ -10,9 +10,10 @@ from dashboard.billing import rules
 from tuning.queue import rates
 
 
-def statements_of(client: Client, path: str) -> int | None:
-    """Those of one GET, its session's and user's included; None for an address that only takes POST."""
-    if client.get(path).status_code == 405:  # and what is cached once a process is not counted
+def statements_of(client: Client, path: str, *, again: bool = False) -> int | None:
+    """Those of one GET, its session's and user's included; None for an address that only takes POST. What is
+    cached once a process is not counted: the page is opened before, unless that was done (``again``)."""
+    if not again and client.get(path).status_code == 405:
         return None
     rules.forget()  # read every half second, by whichever page comes then: by each that needs them, here
     rates.forget()

@@ -104,10 +104,12 @@ def compile_all(site: Path, every_s: float = SAY_S, python: str | Path = sys.exe
 
 def main(given: Sequence[str]) -> int:
     site = Path(sysconfig.get_path("purelib"))
+    before = set(site.glob("*.dist-info"))
     if code := install([*PIP, *given], site):
         print(f"pip failed (exit code {code}): the lines above say why.", file=sys.stderr, flush=True)
         return code
-    compile_all(site)
+    if set(site.glob("*.dist-info")) != before:
+        compile_all(site)
     return 0
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from catalog.commands import QuickCommand
 from catalog.figures import GROUPS, Figure
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Write the definitions of all figures as Markdown."
 
     def handle(self, *args: Any, **options: Any) -> None:

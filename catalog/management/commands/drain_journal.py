@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import close_old_connections
 
+from catalog.commands import QuickCommand
 from catalog.usage.draining import drain_journal
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Turn this machine's journal of served lookups into usage rows. Workers do it by themselves; "
         "a machine that only answers lookups runs this with --every."

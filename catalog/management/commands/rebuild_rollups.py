@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from catalog.commands import QuickCommand
 from catalog.rollups.rollups import rebuild_rollups
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Make every rollup afresh from the rows; pages go on with the old ones meanwhile."
 
     def handle(self, *args: Any, **options: Any) -> None:

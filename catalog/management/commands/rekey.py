@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from catalog.commands import QuickCommand
 from catalog.lookup.rekeying import rekey_operators
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Give every stored operator the key that today's canonical form gives it. Stop web and workers first."
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from catalog.best.artifacts import begin_empty
 from catalog.best.scrubbing import scrub_all
+from catalog.commands import QuickCommand
 from catalog.errors import StoreError
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Read every stored artifact; what is damaged or gone is served no longer and built again."
 
     def add_arguments(self, parser: CommandParser) -> None:

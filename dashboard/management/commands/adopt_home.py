@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from catalog.commands import QuickCommand
 from dashboard.run.adopting import NotAdopted, adopt
 from dashboard.run.migrating import migrate
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Fill this new, empty home from the OPATLAS_HOME of a stopped service of 7fa76a5."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from catalog.commands import QuickCommand
 from dashboard.run.backing_up import NotBackedUp, back_up
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Copy rows, stored files, this machine's journal and keys into a new folder or .tar file."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
+from catalog.commands import QuickCommand
 from catalog.versions import refuse_newer_database
 from dashboard.run.courier import Courier
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Keep rollups fresh and deliver notifications and webhooks; --once does what is due and ends."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from catalog.commands import QuickCommand
 from catalog.conf import conf
 from catalog.people.keys import create_api_key
 from catalog.registry import default_organisation
@@ -21,7 +22,7 @@ from tuning import ingest
 from tuning.graph import sample_model
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Look a model's operators up, explore them within a budget, look them up again, and report."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -7,8 +7,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from catalog.commands import QuickCommand
 from opatlas.conf import name_of
 
 PACKAGES = {
@@ -20,7 +19,7 @@ PACKAGES = {
 }
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Write what can be set in the environment as Markdown."
 
     def handle(self, *args: Any, **options: Any) -> None:

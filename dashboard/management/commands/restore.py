@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from catalog.commands import QuickCommand
 from dashboard.run.restoring import NotRestored, restore
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Compare a backup with its manifest, and fill this empty home and database from it."
-    requires_system_checks: list[str] = []  # type: ignore[assignment]  # they may ask the database
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("source", type=Path, help="the folder or file that `manage.py backup` wrote")

@@ -84,7 +84,14 @@ def kind_of(path: str) -> tuple[str, ...]:
     return (resolve(parts.path).view_name, *sorted(parse_qs(parts.query)))
 
 
-@pytest.mark.parametrize(("role", "of"), [("viewer", "tenant"), ("viewer", "host"), ("billing", "tenant")])
+@pytest.mark.parametrize(
+    ("role", "of"),
+    [
+        ("billing", "tenant"),  # sees all that a viewer does, and bills
+        pytest.param("viewer", "tenant", marks=pytest.mark.nightly),
+        pytest.param("viewer", "host", marks=pytest.mark.nightly),
+    ],
+)
 def test_nothing_that_is_offered_is_refused(catalogue: Factory, role: str, of: str) -> None:
     """No link leads to a refusal or to a page that does not know what it is asked; no form is refused."""
     gallery(catalogue)

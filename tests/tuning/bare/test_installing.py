@@ -8,6 +8,7 @@ from threading import Event
 
 import pytest
 
+from tuning.bare import installing
 from tuning.bare.installing import Progress, Saying, compile_all, install, main
 
 LINES = [
@@ -62,6 +63,30 @@ def test_the_command_fails_as_pip_does_and_says_so(capfd: pytest.CaptureFixture[
     said = capfd.readouterr().err
     assert "No matching distribution found for no-such-package-of-opatlas" in said
     assert "pip failed (exit code 1): the lines above say why." in said
+
+
+def test_where_nothing_was_missing_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Path] = []
+    monkeypatch.setattr(installing, "compile_all", compiled.append)
+    assert main(["--no-index", "pip"]) == 0
+    assert compiled == []
+    monkeypatch.setattr(installing, "install", lambda command, site: 0)
+    monkeypatch.setattr(installing.sysconfig, "get_path", lambda name: str(site))
+    site = Growing()
+    monkeypatch.setattr(installing, "Path", lambda path: site)
+    assert main(["something"]) == 0
+    assert compiled == [site]
+
+
+class Growing:
+    """A folder of packages that has one more at each look."""
+
+    def __init__(self) -> None:
+        self.there: list[Path] = []
+
+    def glob(self, pattern: str) -> list[Path]:
+        self.there.append(Path(f"package{len(self.there)}.dist-info"))
+        return list(self.there)
 
 
 def test_it_is_said_again_and_again_until_it_ends(capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from opatlas.identity import parse_operator
 from tests.tuning.live import Live, look_up, measuring
 from tuning.measure import procfs
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MATMUL = parse_operator(
     {
@@ -40,6 +40,7 @@ def whole_service(tmp_path: Path, django_db_blocker: Any) -> Iterator[Live]:
         yield running
 
 
+@pytest.mark.alone
 @pytest.mark.nightly  # by day what `make run` runs, in tests/docs, and the whole service without compilers
 def test_a_miss_becomes_a_verified_hit_that_loads_and_computes(whole_service: Live, tmp_path: Path) -> None:
     import numpy as np
@@ -119,6 +120,7 @@ def test_a_stop_ends_everything_and_gives_the_work_back_and_a_kill_leaves_nothin
     service.wait_for(lambda: not alive(family), "their ends", 60)
 
 
+@pytest.mark.alone
 @pytest.mark.nightly  # by day the one above, and who goes on in tests/dashboard/run/test_whole_service.py
 @pytest.mark.parametrize("victim", ["worker", "pool child"])
 def test_after_a_kill_the_work_goes_on(service: Live, victim: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
+from catalog.commands import QuickCommand
 from tuning.explore.trial_history import GIVEN, export_odds
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Write what this service's contests teach about candidates' chances, by candidate and kind of "
         f"operator, to a file: in place of tuning/explore/{GIVEN.name} a new service begins with it. Nothing "

@@ -6,13 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from catalog.commands import QuickCommand
 from tuning.bare.lines import read_lines
 from tuning.importing import import_measurements
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Publish what a bare machine measured (measured-*.jsonl), with its environment, signed here."
 
     def add_arguments(self, parser: CommandParser) -> None:

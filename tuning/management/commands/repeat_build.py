@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from catalog.commands import QuickCommand
 from catalog.models import Implementation
 from opatlas import identity
 from tuning.explore.repeating import Recorded, repeat
@@ -16,7 +17,7 @@ from tuning.routes.base import Candidate
 from tuning.routes.registry import ROUTES
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Build a published artifact again from its provenance: same, differs, or cannot be repeated here."
 
     def add_arguments(self, parser: CommandParser) -> None:

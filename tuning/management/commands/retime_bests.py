@@ -8,15 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 
+from catalog.commands import QuickCommand
 from opatlas.identity import detect_target
 from tuning.retiming.holding import Retimed, summarize_retimed
 from tuning.retiming.retiming import published_bests, retimer
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Time a sample of this machine's published bests again, in fresh processes, and say how many ratios "
         "lie inside the interval that was published, and how wide the intervals are. Nothing is published."

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from catalog.best.artifacts import sign_again
+from catalog.commands import QuickCommand
 from catalog.errors import StoreError
 from tuning.explore.signing import key_path, signing_key
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Sign, with this machine's key, every artifact that is unsigned or whose signer was retired."
 
     def handle(self, *args: Any, **options: Any) -> None:

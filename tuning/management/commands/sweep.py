@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from catalog.commands import QuickCommand
 from tuning.queue.claims import sweep
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Queue explorations again whose worker fell silent (or bury them after their last try)."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from catalog.commands import QuickCommand
 from dashboard.billing.selectors import audit_ledger
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Hold every account against all entries of its ledger, and charges against usage; 1 if they differ."
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
+from catalog.commands import QuickCommand
 from tuning.kernels.management.commands.submit_kernel import find_user
 from tuning.kernels.services import submit_examples
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Submit the hand-written kernels that come with Opatlas."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from catalog import models
+from catalog.commands import QuickCommand
 from catalog.registry import default_organisation
 from opatlas.errors import CallerError
 from tuning.kernels.services import Submission, submit
@@ -20,7 +21,7 @@ _FIELDS = (
 )
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = (
         "Submit a hand-written kernel: a JSON file with its metadata, whose `file` is the source beside it."
     )
