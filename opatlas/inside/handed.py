@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,9 @@ _SOURCES = OwnSources(
 )
 _SAID_BYTES = 256
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # garbage may be collected, and closed, while something is
 _still_used: set[HandedKernels] = set()
-"""Those that were closed while a session still had nodes of them."""
+"""Those that were closed, or forgotten, while a session still had nodes of them."""
 
 
 class _CodeStruct(ctypes.Structure):
@@ -65,9 +66,11 @@ class _ValueStruct(ctypes.Structure):
 class HandedKernels:
     """For one session after the other. What it is given is closed with it, or once these are gone."""
 
+    _at: int | None = None
+
     def __init__(self) -> None:
         self._library = inside_library()
-        self._at: int | None = self._library.handle.opatlas_inside_open()
+        self._at = self._library.handle.opatlas_inside_open()
         if not self._at:
             raise LoadError("no memory for kernels inside ONNX Runtime")
         self._kernels: list[LoadedKernel] = []
@@ -130,12 +133,18 @@ class HandedKernels:
         with _lock:
             if self._at is not None:
                 _still_used.add(self)
-            _still_used.difference_update([one for one in _still_used if one._freed()])
+            _still_used.difference_update([one for one in tuple(_still_used) if one._freed()])
+
+    def __del__(self) -> None:
+        """As ONNX Runtime's, a session may be dropped without being closed."""
+        if self._at is not None and not sys.is_finalizing():
+            self.close()
 
     def _freed(self) -> bool:
-        if self._library.handle.opatlas_inside_close(self._at):
+        at, self._at = self._at, None
+        if at is not None and self._library.handle.opatlas_inside_close(at):
+            self._at = at
             return False
-        self._at = None
         for kernel in self._kernels:
             kernel.close()
         self._kernels = []

@@ -108,6 +108,17 @@ def test_a_profile_over_inputs_that_do_not_fit_lets_go_of_its_kernels() -> None:
     executor.close()
 
 
+def test_a_session_that_is_dropped_lets_go_of_its_kernels_as_one_that_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed, close = list[CKernel](), CKernel.close
+    monkeypatch.setattr(CKernel, "close", lambda kernel: (closed.append(kernel), close(kernel)))
+    running(additions(), ADD).run(FEED)
+    gc.collect()
+    HandedKernels().close()
+    assert len(closed) == 2
+
+
 def test_loops_run_on_the_sessions_threads_and_unaligned_inputs_are_copied() -> None:
     executor = running(additions(3), ADD, threads=2)  # the kernel refuses what is not aligned
     feed = {"x": _unaligned(X), "y": _unaligned(Y)}
