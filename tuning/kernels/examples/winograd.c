@@ -96,6 +96,7 @@
 #define INPUTS (HAS_BLOCKS && BLOCK_APART > APART ? BLOCK_APART : APART)
 /* Vectors from point to point of the products: of a group's, or of one panel of a task's. */
 #define MADE (FUSED ? GROUP * T * WIDE | 1 : PANELS * GROUP * T * WIDE | 1)
+#define OWN (POINTS * INPUTS + POINTS * MADE * V)
 #define SPLIT (C / V < 8 ? 8 / (C / V) : 1) /* tasks of a block of channels */
 #define LINE ((M * (ACROSS + 2 * V) + 6 + V) / V * V)
 #define WINDOW(panel, point) \
@@ -121,12 +122,14 @@ typedef struct {
   float* windows; /* [C][PANEL] of each panel and point */
   float* inputs;  /* [POINTS][APART], [GROUP][C][T] of it: one group's; in blocks [C / V][BLOCK_STRIDE] */
   vec* made;      /* [POINTS][MADE], [PANELS][GROUP][T][WIDE] of it: its products */
+  float* own;     /* [OPATLAS_THREADS][OWN]: the same for a task that takes its tiles to their outputs */
+  char taken[OPATLAS_THREADS]; /* of which these are in use */
 } memory;
 
 typedef struct {
   const float *x, *bias, *other;
   float* y;
-  const memory* m;
+  memory* m;
   int first; /* block of a group */
 } job;
 
@@ -134,7 +137,7 @@ static void* room(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 6
 
 void opatlas_release(void* state) {
   memory* m = state;
-  free(m->windows), free(m->inputs), free(m->made), free(m);
+  free(m->windows), free(m->inputs), free(m->made), free(m->own), free(m);
 }
 
 int opatlas_prepare(const opatlas_tensor* constants, int32_t n, const opatlas_threads* threads, void** state) {
@@ -162,10 +165,12 @@ int opatlas_prepare(const opatlas_tensor* constants, int32_t n, const opatlas_th
   if (!m) return 1;
   size_t windows = WINDOWS * sizeof(float), inputs = (size_t)POINTS * INPUTS * sizeof(float);
   m->windows = room(windows);
-  if (!FUSED) m->inputs = room(inputs), m->made = room((size_t)POINTS * MADE * sizeof(vec));
-  if (!m->windows || (!FUSED && (!m->inputs || !m->made))) return opatlas_release(m), 1;
+  if (FUSED) m->own = room((size_t)OPATLAS_THREADS * OWN * sizeof(float));
+  else m->inputs = room(inputs), m->made = room((size_t)POINTS * MADE * sizeof(vec));
+  if (!m->windows || (FUSED ? !m->own : !m->inputs || !m->made)) return opatlas_release(m), 1;
   memset(m->windows, 0, windows); /* channels that fill a panel up */
-  if (!FUSED) memset(m->inputs, 0, inputs);
+  if (FUSED) memset(m->own, 0, (size_t)OPATLAS_THREADS * OWN * sizeof(float));
+  else memset(m->inputs, 0, inputs);
   for (int f = 0; f < F; f++)
     for (int c = 0; c < C; c++) {
       double half[SIDE][R];
@@ -218,11 +223,13 @@ static inline __attribute__((always_inline)) void output_side(const vec m[SIDE],
   out[M - 1] += m[SIDE - 1];
 }
 
-#define REACH (GROUP * T + V) /* of a channel's transformed tiles, beyond which the last vector goes */
+/* Of a channel's transformed tiles, beyond which the last vector goes. Rows begin with a cache line, or what is
+ * read soon after it was written waits. */
+#define REACH APART_OF(GROUP * T + V)
 
 /* The tiles `from` to `to` of the row of tiles `row`, one channel: into `made`. */
-static void transform_row(const float* image, int row, int from, int to, float (*lines)[LINE],
-                          float (*made)[REACH], int at) {
+static __attribute__((noinline)) void transform_row(const float* image, int row, int from, int to,
+                                                    float (*lines)[LINE], float (*made)[REACH], int at) {
   static const float nothing[LINE] __attribute__((aligned(64)));
   float down[SIDE][LINE] __attribute__((aligned(64))), phase[M][LINE / M + V] __attribute__((aligned(64)));
   const float* line[SIDE];
@@ -267,7 +274,7 @@ static void transform_row(const float* image, int row, int from, int to, float (
 
 /* Some channels of the tiles `begin` to `end`. */
 static void transform(const float* x, int c, int last, int begin, int end, float* inputs) {
-  float lines[SIDE][LINE] __attribute__((aligned(64))), made[POINTS][REACH];
+  float lines[SIDE][LINE] __attribute__((aligned(64))), made[POINTS][REACH] __attribute__((aligned(64)));
   memset(lines, 0, sizeof lines); /* the borders stay zero */
   memset(made, 0, sizeof made);
   for (; c < last; c++) {
@@ -410,10 +417,11 @@ static int blocks_from(int block) { return BLOCKS - block < GROUP ? BLOCKS - blo
 
 #if FUSED
 static inline __attribute__((always_inline)) int from_end_to_end(int blocked, int task, const job* j) {
-  float inputs[POINTS * INPUTS] __attribute__((aligned(64)));
-  vec made[POINTS * MADE];
-  int first = task * GROUP, begin = first * T, count = tiles_from(first);
-  if (count < GROUP * T) memset(inputs, 0, sizeof inputs);
+  memory* m = j->m;
+  int mine = 0, first = task * GROUP, begin = first * T, count = tiles_from(first);
+  while (__atomic_test_and_set(m->taken + mine, __ATOMIC_ACQUIRE)) mine = (mine + 1) % OPATLAS_THREADS;
+  float* inputs = m->own + (size_t)mine * OWN;
+  vec* made = (vec*)(inputs + POINTS * INPUTS);
 #if HAS_BLOCKS
   if (blocked)
     for (int block = 0; block < C / V; block++) transform_block(j->x, block, begin, begin + count, begin, inputs);
@@ -422,12 +430,12 @@ static inline __attribute__((always_inline)) int from_end_to_end(int blocked, in
   for (int panel = 0; panel < PANELS; panel++) {
     for (int point = 0; point < POINTS; point++)
       for (int b = 0; b < blocks_from(first); b++)
-        product_of(blocked, inputs, point, b, j->m->windows + WINDOW(panel, point),
-                   made + point * MADE + b * T * WIDE);
+        product_of(blocked, inputs, point, b, m->windows + WINDOW(panel, point), made + point * MADE + b * T * WIDE);
     for (int v = 0; v < WIDE && panel * PANEL + v * V < F; v++)
       for (int t = 0; t < count; t++)
         finish(blocked, made + t * WIDE + v, begin + t, panel * PANEL + v * V, j);
   }
+  __atomic_clear(m->taken + mine, __ATOMIC_RELEASE);
   return 0;
 }
 
