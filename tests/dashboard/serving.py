@@ -62,6 +62,18 @@ def log_in(page: Any, name: str, password: str = "", url: str = "") -> None:
     page.wait_for_selector("nav[aria-label=Main]")
 
 
+def give_session(context: Any, url: str, name: str) -> None:
+    """Somebody is logged in in this browser context without the form, whose next page is the heaviest."""
+    from django.conf import settings
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    client = Client()
+    client.force_login(User.objects.get(username=name))
+    cookie = settings.SESSION_COOKIE_NAME
+    context.add_cookies([{"name": cookie, "value": client.cookies[cookie].value, "url": url}])
+
+
 def follow(page: Any, what: Any) -> None:
     """Click what leads to another page, and wait until that is whole: a click returns when it begins."""
     with page.expect_navigation():

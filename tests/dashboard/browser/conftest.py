@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.contrib.auth.models import User
 
-from tests.dashboard.serving import log_in
+from tests.dashboard.serving import give_session
 
 _LISTEN = """
 window.violations = [];
@@ -71,7 +71,7 @@ def window(chromium: Any, live_server: Any) -> Iterator[Callable[..., Watched]]:
         watched = open_window(chromium, live_server.url, **options)
         opened.append(watched)
         if name:
-            log_in(watched.page, name)
+            give_session(watched.page.context, live_server.url, name)
         return watched
 
     yield make

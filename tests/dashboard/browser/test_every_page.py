@@ -7,7 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
+from django.test import Client
 
 from tests.dashboard.browser.conftest import Watched
 from tests.dashboard.examples import page_paths
@@ -102,6 +104,7 @@ LOOKS_AGAIN = 3
 """At a page that was painted late: something else of the machine ran, and a slow page stays slow."""
 MOST_BYTES = 300_000
 """As the service sends it, style sheets and scripts packed by WhiteNoise; here they come as they are."""
+THEMES = ("dark", "light")
 HALVES = 2
 """Parts of the pages, which two processes can look at."""
 
@@ -129,18 +132,21 @@ class Page:
         return f"{self.name} ({self.path})"
 
 
-def shown(page: Any, half: int, without: Container[str] = ()) -> Iterator[Page]:
+def shown(half: int, without: Container[str] = ()) -> Iterator[Page]:
     """Every other address that answers with a page, the sign-in page aside."""
+    client = Client(raise_request_exception=False)
+    client.force_login(User.objects.get(username="admin"))
     for name, path in list(page_paths().items())[half::HALVES]:
         if name in without:
             continue
-        answer = page.request.get(path, max_redirects=0)
+        answer = client.get(path)
         kind = answer.headers.get("content-type", "")
-        if answer.status >= 500:
+        if answer.status_code >= 500:
             yield Page(name, path, "")  # it is looked at, and fails there
-        # What has no head is a live part of another page.
-        if answer.status == 200 and kind.startswith("text/html") and "<head>" in (text := answer.text()):
-            yield Page(name, path, text)
+        if answer.status_code == 200 and kind.startswith("text/html"):
+            text = b"".join(answer).decode()  # type: ignore[arg-type]
+            if "<head>" in text:  # else it is a live part of another page
+                yield Page(name, path, text)
 
 
 def settle(page: Any) -> None:
@@ -154,16 +160,19 @@ WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 780}
 @pytest.mark.parametrize(
     "half", [pytest.param(half, marks=pytest.mark.group(f"pages {half}")) for half in range(HALVES)]
 )
+@pytest.mark.parametrize(
+    "themes", [1, pytest.param(2, marks=pytest.mark.nightly)], ids=["in turns", "in both themes"]
+)
 def test_every_page(
-    filled: None, window: Callable[..., Watched], half: int, request: pytest.FixtureRequest
+    filled: None, window: Callable[..., Watched], half: int, themes: int, request: pytest.FixtureRequest
 ) -> None:
-    """As a telephone has it at night, then wide, then by day; and without scripts."""
+    """As a telephone has it at night, then wide, in each theme or in turns; and without scripts."""
     watched = window("admin", color_scheme="dark", viewport=NARROW)
     watched.page.context.add_init_script(_MEASURE)
-    pages = list(shown(watched.page, half))
+    pages = list(shown(half))
     assert len(pages) >= 25 // HALVES
     painted = dict[str, float]()
-    found = list(looked_at(watched, pages, painted))
+    found = list(looked_at(watched, pages, painted, themes))
     if noted := noted_in_this_run(request, half):
         noted.write_text(json.dumps(painted))
     plain = window("admin", java_script_enabled=False)
@@ -180,17 +189,20 @@ def noted_in_this_run(request: pytest.FixtureRequest, half: int) -> Path | None:
     return folders.getbasetemp().parent / f"painted-{half}.json"
 
 
-def looked_at(watched: Watched, pages: Iterable[Page], painted: dict[str, float]) -> Iterator[str]:
+def looked_at(
+    watched: Watched, pages: Iterable[Page], painted: dict[str, float], themes: int
+) -> Iterator[str]:
     """What is wrong with each; ``painted`` gets when its largest part was there, by its name."""
     page, axe = watched.page, axe_source()
-    for one in pages:
+    for number, one in enumerate(pages):
         page.set_viewport_size(NARROW)
         answer = page.goto(one.path)
         settle(page)
         painted[one.name] = page.evaluate("painted")
         yield from (f"{one} {line}" for line in heavy(page))
         yield from (f"{one} {line}" for line in out_of_bounds(watched, answer))
-        yield from (f"{one}: {line}" for line in inaccessible(page, axe))
+        in_turns = THEMES if themes == len(THEMES) else (THEMES[number % len(THEMES)],)
+        yield from (f"{one}: {line}" for line in inaccessible(page, axe, in_turns))
         yield from (f"{one} {line}" for line in undrawn_or_too_wide(page))
         yield from (f"{one} {line}" for line in clipped(page))
     page.context.clear_cookies()
@@ -213,7 +225,7 @@ def test_every_page_is_soon_there(request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("filled")
     page = request.getfixturevalue("window")("admin", color_scheme="dark", viewport=NARROW).page
     page.context.add_init_script(_MEASURE)
-    pages = [one for half in range(HALVES) for one in shown(page, half, without=soon)]
+    pages = [one for half in range(HALVES) for one in shown(half, without=soon)]
     late = [f"{one}: {ms} ms" for one in pages if (ms := painted_ms(page, one.path)) > LARGEST_PAINT_MS]
     assert len(pages) + len(soon) >= 25 and not late
 
@@ -276,14 +288,16 @@ def heavy(page: Any) -> Iterator[str]:
         yield "fetches Plotly and shows no chart"
 
 
-def inaccessible(page: Any, axe: str) -> Iterator[str]:
-    """What axe finds serious on a wide screen, in dark and in light."""
+def inaccessible(page: Any, axe: str, themes: Sequence[str] = THEMES) -> Iterator[str]:
+    """What axe finds serious on a wide screen: in one theme, and of what depends on it in the other."""
     page.set_viewport_size(WIDE)
     page.evaluate(axe + _DIFFERING)
-    yield from (f"dark: {line}" for line in page.evaluate(_RUN, [SERIOUS, None]))
-    page.emulate_media(color_scheme="light")
-    settle(page)
-    yield from (f"light: {line}" for line in page.evaluate(_RUN, [SERIOUS, COLOURS]))
+    for theme in themes:
+        if theme != "dark":
+            page.emulate_media(color_scheme=theme)
+            settle(page)
+        rules = None if theme == themes[0] else COLOURS
+        yield from (f"{theme}: {line}" for line in page.evaluate(_RUN, [SERIOUS, rules]))
     page.emulate_media(color_scheme="dark")
 
 
@@ -322,6 +336,7 @@ def clipped(page: Any) -> Iterator[str]:
 def told_without_scripts(watched: Watched, pages: Iterable[Page]) -> Iterator[str]:
     """By what the server has said already, at the address of one of its pages."""
     page = watched.page
+    page.goto("/definitions/")
     for one in pages:
         page.set_content(one.text)
         if not page.locator("h1").first.is_visible():

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from tests.dashboard.factory import full_catalogue
-from tests.dashboard.serving import follow, log_in, until
+from tests.dashboard.serving import follow, give_session, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -29,7 +29,7 @@ def page(chromium: Any, live_server: Any) -> Iterator[Any]:
     opened.on("pageerror", lambda error: wrong.append(f"script: {error}"))
     host = urlsplit(live_server.url).netloc
     opened.on("request", lambda r: wrong.append(r.url) if urlsplit(r.url).netloc not in ("", host) else None)
-    log_in(opened, "admin")
+    give_session(context, live_server.url, "admin")
     yield opened
     context.close()
     assert not wrong
@@ -85,8 +85,8 @@ def test_pages_work_without_scripts(chromium: Any, live_server: Any) -> None:
     User.objects.create_superuser("admin", password="admin")
     full_catalogue(hours=3)
     context = chromium.new_context(base_url=live_server.url, java_script_enabled=False)
+    give_session(context, live_server.url, "admin")
     page = context.new_page()
-    log_in(page, "admin")
     page.goto("/operators/")
     page.fill("#q", "matmul")
     follow(page, page.get_by_role("button", name="Apply"))
