@@ -204,6 +204,11 @@ def test_steps_of_a_quantisation_are_as_many_as_can_be_counted(
         assert (np.abs(values[np.isfinite(values)]) <= 1.001 * 2**30 * step).all()
 
 
+def test_what_finds_its_own_step_is_never_all_zeros(rng: np.random.Generator) -> None:
+    operator = parse_operator({"op": "DynamicQuantizeLinear", "inputs": [f32(2, 4)], "outputs": 3})
+    assert all(one[0].any() for one in further(operator, rng, 400))
+
+
 def test_factors_have_signs_and_sizes(rng: np.random.Generator) -> None:
     operator = node("ReduceProd", f32(64, 512), {"value": [1], "dtype": "int64"}, keepdims=0)
     rows = np.concatenate([one[0].reshape(64, 512).astype(np.float64) for one in further(operator, rng)])

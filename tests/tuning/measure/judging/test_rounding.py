@@ -388,3 +388,19 @@ def test_the_timed_sets_hold_no_denormal_number_and_the_strata_hold_all_kinds() 
     a, _ = drawn(operator("MatMul", ROWS, (1024, 4)), "strata")
     rows = np.abs(a).mean(1)
     assert rows.max() / rows.min() > 2**20
+
+
+@pytest.mark.parametrize("largest", [3.5, 1.25, 0.875])
+def test_codes_of_a_quotient_beside_a_tie_may_be_either(largest: float) -> None:
+    """Single precision divides to exactly a half where the reference lies beside it: the default was
+    refused."""
+    inputs = [{"shape": [16, 64], "dtype": "float32"}]
+    op = parse_operator({"op": "DynamicQuantizeLinear", "inputs": inputs, "outputs": 3})
+    x = (np.resize([-1, 1, 0.2, -0.2], (16, 64)) * largest).astype(np.float32)
+    step = np.float32(2 * largest) / np.float32(255)
+    zero = np.rint(np.float32(largest) / step)
+    codes = np.clip(np.rint(x / step) + zero, 0, 255).astype(np.uint8)
+    wanted = [Reference(*pair) for pair in runner("onnx", op, Setting(), {})({0: x})]
+    assert compare([codes, np.asarray(step), np.asarray(zero, np.uint8)], wanted).status is Status.OK
+    wrong = np.where(x > 0, codes - 2, codes).astype(np.uint8)
+    assert compare([wrong, *(one.value for one in wanted[1:])], wanted).status is Status.WRONG_RESULT

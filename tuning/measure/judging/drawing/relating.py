@@ -36,8 +36,17 @@ def relate(operator: Operator, made: Mapping[int, np.ndarray], rng: np.random.Ge
         _sign_bases(operator, node, made, rng)
     elif node.op == "QuantizeLinear":
         _bound_steps(node, made, rng)
+    elif node.op == "DynamicQuantizeLinear":
+        _not_all_zero(made)
     elif node.op in _PAIRED:
         _pair(operator, node, made, rng)
+
+
+def _not_all_zero(made: Mapping[int, np.ndarray]) -> None:
+    """Of zeros alone ONNX leaves open what the step is: libraries give different ones."""
+    for values in made.values():
+        if values.size and not values.any():
+            values[0] = 1
 
 
 def _pair(operator: Operator, node: Node, made: Mapping[int, np.ndarray], rng: np.random.Generator) -> None:

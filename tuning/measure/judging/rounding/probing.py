@@ -77,6 +77,12 @@ def probed_graph(
             changed = list(inputs)
             changed[index] = _scaled(inputs[index], np.full(inputs[index].shape, 1 + sign * relative))
             shifts.append(changed)
+    if any(one.dtype.kind in "iu" for one in made):
+        shifts += [
+            [_scaled(one, factors) if at == index else one for at, one in enumerate(inputs)]
+            for index in floats
+            for factors in _parts_moved(np.asarray(inputs[index]), relative)
+        ]
     for _ in range(TRIES if floats else 0):
         shifts.append([_at_random(array, relative, random) for array in inputs])
     for values in shifts:
@@ -85,6 +91,15 @@ def probed_graph(
         most if one.dtype.kind in "biu" else most * SAFETY * sqrt(terms)
         for most, one in zip(furthest, made, strict=True)
     ]
+
+
+def _parts_moved(array: np.ndarray, relative: float) -> list[np.ndarray]:
+    """Factors that move the least elements, the largest or all others, both ways: what an operator derives
+    from its extremes (a step, DynamicQuantizeLinear's) does not move along with the rest."""
+    with np.errstate(invalid="ignore"):
+        least, largest = array == array.min(initial=np.inf), array == array.max(initial=-np.inf)
+    parts = (least, largest, ~(least | largest))
+    return [np.where(part, 1 + sign * relative, 1.0) for part in parts for sign in (1.0, -1.0)]
 
 
 def drawn(run: Run, inputs: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> list[np.ndarray]:
