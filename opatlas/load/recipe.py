@@ -137,11 +137,16 @@ def with_threads_of(parameters: Mapping[str, Any], made_for: int, threads: int) 
     return {**parameters, "threads": threads if had == made_for else min(had, threads)}
 
 
-def load_recipe(manifest: Manifest, files: Mapping[str, bytes]) -> LoadedKernel:
-    """The kernel that makes the manifest's library call."""
+def load_recipe(manifest: Manifest, files: Mapping[str, bytes], threads: int | None = None) -> LoadedKernel:
+    """The kernel that makes the manifest's library call, on so many ``threads`` (its setting's, unless
+    given: :func:`opatlas.load.loader.load` does)."""
     if files:
         raise LoadError("a recipe has no files")
-    recipe = check_recipe(manifest.recipe, int(manifest.setting["threads"]))
+    made_for = int(manifest.setting["threads"])
+    parameters = manifest.recipe
+    if parameters and threads is not None:
+        parameters = with_threads_of(parameters, made_for, threads)
+    recipe = check_recipe(parameters, made_for if threads is None else threads)
     operator = _canonical(manifest.operator)
     try:
         module = importlib.import_module(_loader_of(recipe))
