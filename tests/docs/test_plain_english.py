@@ -24,7 +24,7 @@ HELD: dict[str, int] = {
     "bench/README.md": ROOM_BYTES,
     "tests/README.md": ROOM_BYTES,
     "docs/pages/README.md": 4_000,
-    "docs/accuracy.md": 16_000,
+    "docs/accuracy.md": 17_000,
     "docs/changing.md": 9_500,
     "docs/cheats.md": 19_000,
     "docs/choices.md": 5_000,
