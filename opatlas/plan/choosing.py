@@ -257,12 +257,15 @@ class _Contest:
             plans.append(by_framework(plans[0], "openvino"))
         if plans:
             plans += other_threading(plans[0], known, threads)
-        for plan in plans:
-            self.add(predicted(plan, known))
-        # What a kernel takes alone says little of it there, so that a profile of all of them decides.
+        # What a kernel takes alone says little of it there, so a profile of all of them decides. They are
+        # made first, though they stand behind the others: memory may do for few plans of a large model.
         covered = {node for one in joined.values() for node in one.fused}
         every = joined | {at: one for at, one in choices.items() if at not in joined and at not in covered}
-        self._add_inside(choices, fused, every, times, known)
+        inside = self._add_inside(choices, fused, every, times, known)
+        for plan in plans:
+            self.add(predicted(plan, known))
+        if inside is not None:
+            self.executors[said_of(inside)] = self.executors.pop(said_of(inside))
         for plan in self._all_in_streams(streams, threads, both, times, fewer):
             self.add(predicted(plan, known))
 
