@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,32 @@ class GraphBuilder:
         shift = self.constant(0.02 * self.random.standard_normal(size))
         return self.add("LayerNormalization", x, scale, shift, axis=-1)
 
+    def gelu(self, x: str) -> str:
+        """By the error function, as PyTorch exports it."""
+        erf = self.add("Erf", self.add("Div", x, self.constant(math.sqrt(2))))
+        gate = self.add("Mul", x, self.add("Add", erf, self.constant(1.0)))
+        return self.add("Mul", gate, self.constant(0.5))
+
+    def feed_forward(self, x: str, width: int, act: Callable[[str], str]) -> str:
+        return self.linear(act(self.linear(x, width, 4 * width)), 4 * width, width)
+
+    def attention(self, x: str, width: int, heads: int, length: int, mask: str = "") -> str:
+        """Of tokens ``[1, length, width]``; ``mask`` is added to the scores before their softmax."""
+        size = width // heads
+        apart = self.constant([1, length, heads, size], np.int64)
+
+        def split(order: list[int]) -> str:
+            return self.add("Transpose", self.add("Reshape", self.linear(x, width, width), apart), perm=order)
+
+        q, k, v = split([0, 2, 1, 3]), split([0, 2, 3, 1]), split([0, 2, 1, 3])
+        scores = self.add("Mul", self.add("MatMul", q, k), self.constant(1 / math.sqrt(size)))
+        if mask:
+            scores = self.add("Add", scores, mask)
+        mixed = self.add("MatMul", self.add("Softmax", scores, axis=-1), v)
+        together = self.add("Transpose", mixed, perm=[0, 2, 1, 3])
+        joined = self.add("Reshape", together, self.constant([1, length, width], np.int64))
+        return self.linear(joined, width, width)
+
 
 def encoder(*, layers: int = 4, hidden: int = 256, heads: int = 4, length: int = 128, seed: int = 0) -> bytes:
     """Blocks as BERT's over float32 ``[1, length, hidden]``: attention, then a network of four times the
@@ -73,29 +100,9 @@ def two_tower(
 
 def _blocks(made: GraphBuilder, x: str, layers: int, hidden: int, heads: int, length: int) -> str:
     for _ in range(layers):
-        attended = _attention(made, x, hidden, heads, length)
-        x = made.norm(made.add("Add", x, attended), hidden)
-        wide = made.linear(x, hidden, 4 * hidden)
-        erf = made.add("Erf", made.add("Div", wide, made.constant(math.sqrt(2))))
-        gate = made.add("Mul", wide, made.add("Add", erf, made.constant(1.0)))
-        narrow = made.linear(made.add("Mul", gate, made.constant(0.5)), 4 * hidden, hidden)
-        x = made.norm(made.add("Add", x, narrow), hidden)
+        x = made.norm(made.add("Add", x, made.attention(x, hidden, heads, length)), hidden)
+        x = made.norm(made.add("Add", x, made.feed_forward(x, hidden, made.gelu)), hidden)
     return x
-
-
-def _attention(made: GraphBuilder, x: str, hidden: int, heads: int, length: int) -> str:
-    size = hidden // heads
-    apart = made.constant([1, length, heads, size], np.int64)
-
-    def split(order: list[int]) -> str:
-        return made.add("Transpose", made.add("Reshape", made.linear(x, hidden, hidden), apart), perm=order)
-
-    q, k, v = split([0, 2, 1, 3]), split([0, 2, 3, 1]), split([0, 2, 1, 3])
-    scores = made.add("Mul", made.add("MatMul", q, k), made.constant(1 / math.sqrt(size)))
-    mixed = made.add("MatMul", made.add("Softmax", scores, axis=-1), v)
-    together = made.add("Transpose", mixed, perm=[0, 2, 1, 3])
-    joined = made.add("Reshape", together, made.constant([1, length, hidden], np.int64))
-    return made.linear(joined, hidden, hidden)
 
 
 def decoder(*, hidden: int = 256, vocabulary: int = 512, most: int = 64, seed: int = 0) -> bytes:

@@ -59,12 +59,6 @@ class Layers(GraphBuilder):
     def relu(self, x: str) -> str:
         return self.add("Relu", x)
 
-    def gelu(self, x: str) -> str:
-        """By the error function, as PyTorch exports it."""
-        erf = self.add("Erf", self.add("Div", x, self.constant(math.sqrt(2))))
-        gate = self.add("Mul", x, self.add("Add", erf, self.constant(1.0)))
-        return self.add("Mul", gate, self.constant(0.5))
-
     def gelu_tanh(self, x: str) -> str:
         """GPT-2's approximation."""
         cube = self.add("Pow", x, self.constant(3.0))
@@ -83,27 +77,6 @@ class Layers(GraphBuilder):
         """Of a map: its mean, and a linear layer."""
         pooled = self.add("Flatten", self.add("GlobalAveragePool", x), axis=1)
         return self.linear(pooled, inside, CLASSES)
-
-    def attention(self, x: str, width: int, heads: int, length: int, mask: str = "") -> str:
-        """``mask`` is added to the scores before their softmax."""
-        size = width // heads
-        apart = self.constant([1, length, heads, size], np.int64)
-
-        def split(order: list[int]) -> str:
-            return self.add("Transpose", self.add("Reshape", self.linear(x, width, width), apart), perm=order)
-
-        q, k, v = split([0, 2, 1, 3]), split([0, 2, 3, 1]), split([0, 2, 1, 3])
-        scores = self.add("Div", self.add("MatMul", q, k), self.constant(math.sqrt(size)))
-        if mask:
-            scores = self.add("Add", scores, mask)
-        mixed = self.add("MatMul", self.add("Softmax", scores, axis=-1), v)
-        joined = self.add("Transpose", mixed, perm=[0, 2, 1, 3])
-        return self.linear(
-            self.add("Reshape", joined, self.constant([1, length, width], np.int64)), width, width
-        )
-
-    def feed_forward(self, x: str, width: int, act: Callable[[str], str]) -> str:
-        return self.linear(act(self.linear(x, width, 4 * width)), 4 * width, width)
 
     def embed(self, ids: str, rows: int, width: int) -> str:
         table = self.constant(0.5 * self.random.standard_normal((rows, width)))
