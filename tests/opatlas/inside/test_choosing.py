@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from onnx import helper
 
+from opatlas.errors import LoadError
 from opatlas.graph.normal import ModelGraph
 from opatlas.plan import choosing
 from opatlas.plan.executor import Executor
@@ -48,13 +49,17 @@ def profiled(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     return slow
 
 
-def chosen(others: Mapping[int, str] | None = None) -> choosing.Chosen:
+def chosen(
+    others: Mapping[int, str] | None = None, lacks_memory: Callable[[ModelPlan], bool] = lambda plan: False
+) -> choosing.Chosen:
     graph = ModelGraph(residual())
     kernels = Convolutions(graph, layout="", others=others)
     fused = [one for one in kernels.candidates.values() if one.fused]
     single = {at: one for at, one in kernels.candidates.items() if not one.fused}
 
     def build(plan: ModelPlan) -> Executor:
+        if plan.kernels and lacks_memory(plan):
+            raise LoadError("no memory is free")
         return Executor(graph, plan, kernels.load, threads=2)
 
     return choosing.choose(graph, single, PLACE, build, FEED, 2, 0.0, fused=fused)
@@ -106,6 +111,19 @@ def test_a_node_that_onnx_runtime_computes_within_another_is_weighed_with_that(
     profiled[pooling] = NODE_US
     found = chosen()
     assert last not in {step.nodes[0] for step in found.plan.steps if isinstance(step.by, ByKernel)}
+    found.executor.close()
+
+
+def test_where_memory_does_for_few_plans_kernels_inside_are_among_them(profiled: dict[int, float]) -> None:
+    made: list[str] = []
+
+    def is_full(plan: ModelPlan) -> bool:
+        made.append(plan.inside)
+        return len(made) > 2  # the one that is profiled, and what comes of it
+
+    found = chosen(lacks_memory=is_full)
+    assert "" in made, "plans that are cut were tried, too"
+    assert found.plan.inside and len(found.plan.kernels) == 4
     found.executor.close()
 
 
